@@ -1,0 +1,221 @@
+"""What a vendor writes: one class for the engine, about twenty lines.
+
+Pick the shape that fits the engine. Events are yielded, not reported: threads, loops, batch queues and
+time stamps belong to the driver, and the driver enforces that each query completes exactly once.
+
+=============  ============================================  =============================================
+`SyncSUT`      ``generate(sample)`` yields events            engines with a blocking call
+`AsyncSUT`     ``async generate(sample)`` yields events      engines with an event loop
+`BatchSUT`     ``infer(samples)`` returns or yields          engines that want whole batches
+`CallbackSUT`  ``issue(queries, sink)``                      engines with threads of their own
+`WireSUT`      an endpoint and a dialect                     servers: the driver owns the sockets
+=============  ============================================  =============================================
+
+A class may implement several shapes; the scenario decides which one is used.
+Free-threaded builds of Python are refused: exactly-once rests on the interpreter lock.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Literal, Protocol
+
+from fairmark.samples.sample import Sample
+
+__all__ = [
+    "SUT",
+    "AsyncSUT",
+    "BatchSUT",
+    "CallbackSUT",
+    "Chunk",
+    "Done",
+    "Endpoint",
+    "Event",
+    "Failed",
+    "Query",
+    "Sink",
+    "SyncSUT",
+    "Usage",
+    "WireSUT",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """Token counts as the engine itself reports them."""
+
+    input_tokens: int | None = None
+    output_tokens: int | None = None
+    cached_tokens: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Chunk:
+    """A piece of output. ``n_tokens`` or ``token_ids`` say how many tokens it holds, when known."""
+
+    text: str = ""
+    token_ids: Sequence[int] | None = None
+    n_tokens: int | None = None
+    kind: Literal["content", "reasoning", "tool"] = "content"
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """The terminal evidence of a query. ``data`` carries the result of non-language tasks."""
+
+    finish_reason: str = "stop"
+    usage: Usage | None = None
+    token_ids: Sequence[int] | None = None
+    data: bytes | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Failed:
+    """The query failed; ``kind`` is one of ``fairmark.evidence.columns.FAILURES``."""
+
+    kind: str
+    detail: str = ""
+
+
+Event = Chunk | Done | Failed
+
+
+@dataclass(frozen=True, slots=True)
+class Query:
+    """What a `CallbackSUT` is handed: ``seq`` names the query in every call to the sink."""
+
+    seq: int
+    sample: Sample
+
+
+class Sink(Protocol):
+    """Where a `CallbackSUT` reports. Every method may be called from any thread, once per fact.
+
+    The stamp is taken at entry. Reporting an unknown or finished ``seq`` is recorded as a violation and
+    never changes what was stamped first.
+    """
+
+    def chunk(self, seq: int, chunk: Chunk) -> None:
+        """Report a piece of output of query ``seq``."""
+
+    def done(self, seq: int, done: Done) -> None:
+        """Report that query ``seq`` completed."""
+
+    def failed(self, seq: int, failed: Failed) -> None:
+        """Report that query ``seq`` failed."""
+
+
+class SUT(ABC):
+    """The life of every system under test: open, load, run, flush, unload, close.
+
+    ``Options`` is a frozen dataclass; its fields become ``-o name=value`` options, documentation,
+    validation and part of the record.
+    """
+
+    @dataclass(frozen=True)
+    class Options:
+        """Options of a system that has none."""
+
+    name: ClassVar[str] = ""
+
+    def __init__(self, options: Any) -> None:
+        self.options = options
+
+    def open(self) -> None:
+        """Start or connect to the engine. Untimed; a failure here is exit code 3."""
+
+    def describe(self) -> Mapping[str, Any]:
+        """Claims about the engine: engine, version, precision, weights_sha256, accelerator, flags."""
+        return {}
+
+    def load(self, samples: Sequence[Sample]) -> None:
+        """Bring ``samples`` into memory before they can be asked for. Untimed."""
+
+    def flush(self) -> None:
+        """The last query of a phase has been issued: do not wait to fill batches any more."""
+
+    def unload(self) -> None:
+        """Drop what `load` brought in."""
+
+    def close(self) -> None:
+        """Stop the engine. Called once, also after failures."""
+
+
+class SyncSUT(SUT):
+    """An engine with a blocking call; the driver runs ``concurrency`` threads over it."""
+
+    concurrency: int = 1
+
+    @abstractmethod
+    def generate(self, sample: Sample) -> Iterator[Event]:
+        """Yield `Chunk` objects as they are produced and exactly one `Done` or `Failed` at the end."""
+
+
+class AsyncSUT(SUT):
+    """An engine with an event loop; queries are tasks on the driver's loop."""
+
+    @abstractmethod
+    def generate(self, sample: Sample) -> AsyncIterator[Event]:
+        """Yield `Chunk` objects as they are produced and exactly one `Done` or `Failed` at the end."""
+
+
+class BatchSUT(SUT):
+    """An engine that wants whole batches; waiting to fill one counts as latency."""
+
+    max_batch: int = 1
+    max_wait_ms: float = 0.0
+
+    @abstractmethod
+    def infer(self, samples: Sequence[Sample]) -> Sequence[Done] | Iterable[tuple[int, Event]]:
+        """Return one `Done` per sample in order, or yield ``(position, event)`` as they happen."""
+
+
+class CallbackSUT(SUT):
+    """An engine with threads of its own, in LoadGen's shape."""
+
+    @abstractmethod
+    def issue(self, queries: Sequence[Query], sink: Sink) -> None:
+        """Accept ``queries`` and return; report to ``sink`` from any thread."""
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """Where a `WireSUT` is reached.
+
+    ``headers`` are sent as they are and recorded; ``secret_headers`` are sent and never recorded.
+    """
+
+    host: str
+    port: int
+    path: str
+    tls: bool = False
+    headers: Mapping[str, str] = field(default_factory=dict)
+    secret_headers: Mapping[str, str] = field(default_factory=dict, repr=False)
+
+
+class WireSUT(SUT):
+    """A server. The driver owns sockets, pacing and stamps; the plugin names the endpoint and dialect.
+
+    Attributes:
+        dialect: a name from ``fairmark.wire.dialects``. Stored responses are decoded by that dialect
+            after the run and again by every audit.
+        model: the model name that goes into requests.
+        stream: whether responses are streamed; without it there is no first token, and TTFT is null.
+        max_in_flight: how many samples of the one Offline query may be in flight; other scenarios are
+            never capped.
+    """
+
+    dialect: str
+    model: str
+    stream: bool = True
+    max_in_flight: int = 64
+
+    @abstractmethod
+    def endpoints(self) -> Sequence[Endpoint]:
+        """The endpoints to spread queries over, in order. Called after `open`."""
+
+    def cores(self) -> Sequence[int] | None:
+        """CPU cores this system was pinned to on this machine; None when that is not known."""
+        return None

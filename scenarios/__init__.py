@@ -1,0 +1,1 @@
+"""Scenario files shipped with fairmark; read with importlib.resources."""

@@ -1,0 +1,1 @@
+"""JSON Schemas shipped with fairmark; read with importlib.resources."""
