@@ -1,0 +1,1 @@
+"""Scenario files: one TOML file is the whole experiment."""
