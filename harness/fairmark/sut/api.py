@@ -20,7 +20,9 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Literal, Protocol
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, Literal, Protocol
 
 from fairmark.samples.sample import Sample
 
@@ -107,7 +109,7 @@ class Sink(Protocol):
         """Report that query ``seq`` failed."""
 
 
-class SUT(ABC):
+class SUT:
     """The life of every system under test: open, load, run, flush, unload, close.
 
     ``Options`` is a frozen dataclass; its fields become ``-o name=value`` options, documentation,
@@ -118,7 +120,8 @@ class SUT(ABC):
     class Options:
         """Options of a system that has none."""
 
-    name: ClassVar[str] = ""
+    logs: Path | None = None
+    """Where log files of the engine go; set before `open`. What is there at the end becomes evidence."""
 
     def __init__(self, options: Any) -> None:
         self.options = options
@@ -143,7 +146,7 @@ class SUT(ABC):
         """Stop the engine. Called once, also after failures."""
 
 
-class SyncSUT(SUT):
+class SyncSUT(SUT, ABC):
     """An engine with a blocking call; the driver runs ``concurrency`` threads over it."""
 
     concurrency: int = 1
@@ -153,7 +156,7 @@ class SyncSUT(SUT):
         """Yield `Chunk` objects as they are produced and exactly one `Done` or `Failed` at the end."""
 
 
-class AsyncSUT(SUT):
+class AsyncSUT(SUT, ABC):
     """An engine with an event loop; queries are tasks on the driver's loop."""
 
     @abstractmethod
@@ -161,7 +164,7 @@ class AsyncSUT(SUT):
         """Yield `Chunk` objects as they are produced and exactly one `Done` or `Failed` at the end."""
 
 
-class BatchSUT(SUT):
+class BatchSUT(SUT, ABC):
     """An engine that wants whole batches; waiting to fill one counts as latency."""
 
     max_batch: int = 1
@@ -172,7 +175,7 @@ class BatchSUT(SUT):
         """Return one `Done` per sample in order, or yield ``(position, event)`` as they happen."""
 
 
-class CallbackSUT(SUT):
+class CallbackSUT(SUT, ABC):
     """An engine with threads of its own, in LoadGen's shape."""
 
     @abstractmethod
@@ -195,7 +198,7 @@ class Endpoint:
     secret_headers: Mapping[str, str] = field(default_factory=dict, repr=False)
 
 
-class WireSUT(SUT):
+class WireSUT(SUT, ABC):
     """A server. The driver owns sockets, pacing and stamps; the plugin names the endpoint and dialect.
 
     Attributes:
@@ -205,12 +208,14 @@ class WireSUT(SUT):
         stream: whether responses are streamed; without it there is no first token, and TTFT is null.
         max_in_flight: how many samples of the one Offline query may be in flight; other scenarios are
             never capped.
+        extra: fields added to every request body, such as a server's switch for its prompt cache.
     """
 
     dialect: str
     model: str
     stream: bool = True
     max_in_flight: int = 64
+    extra: Mapping[str, Any] = MappingProxyType({})
 
     @abstractmethod
     def endpoints(self) -> Sequence[Endpoint]:

@@ -1,0 +1,53 @@
+"""fairmark: a conformance harness for inference systems.
+
+This module is the whole API for plugin authors: the SUT shapes, the events they yield, and `hookimpl`.
+"""
+
+from __future__ import annotations
+
+from fairmark.errors import EvidenceError, FairmarkError, InputError, Interrupted, SutError
+from fairmark.samples.sample import Sample
+from fairmark.sut.api import (
+    SUT,
+    AsyncSUT,
+    BatchSUT,
+    CallbackSUT,
+    Chunk,
+    Done,
+    Endpoint,
+    Event,
+    Failed,
+    Query,
+    Sink,
+    SyncSUT,
+    Usage,
+    WireSUT,
+)
+from fairmark.sut.hooks import hookimpl
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "SUT",
+    "AsyncSUT",
+    "BatchSUT",
+    "CallbackSUT",
+    "Chunk",
+    "Done",
+    "Endpoint",
+    "Event",
+    "EvidenceError",
+    "Failed",
+    "FairmarkError",
+    "InputError",
+    "Interrupted",
+    "Query",
+    "Sample",
+    "Sink",
+    "SutError",
+    "SyncSUT",
+    "Usage",
+    "WireSUT",
+    "__version__",
+    "hookimpl",
+]
