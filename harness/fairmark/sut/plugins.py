@@ -66,19 +66,15 @@ def load_sut(name: str, plugins: Sequence[str] = ()) -> type[SUT]:
         InputError: there is no such SUT, two plugins claim the name, or the plugin cannot be imported; the
             message names the plugin and the reason.
     """
-    manager = pluggy.PluginManager(hooks.PROJECT)
-    manager.add_hookspecs(hooks)
-    for extra in plugins:
-        manager.register(_import(extra))
     available: dict[str, type[SUT]] = {}
-    for provided in manager.hook.fairmark_suts():
-        _merge(available, provided)
+    for extra in plugins:
+        _merge(available, _suts_of(_import(extra)))
     if name in available:
         return available[name]
-    return _load_installed(name, manager, extra_names=sorted(available))
+    return _load_installed(name, extra_names=sorted(available))
 
 
-def _load_installed(name: str, manager: pluggy.PluginManager, extra_names: Sequence[str]) -> type[SUT]:
+def _load_installed(name: str, extra_names: Sequence[str]) -> type[SUT]:
     candidates = [p for p in installed_plugins() if p.name == name]
     if not candidates:
         known = sorted({p.name for p in installed_plugins()} | set(extra_names))
@@ -87,7 +83,7 @@ def _load_installed(name: str, manager: pluggy.PluginManager, extra_names: Seque
         owners = " and ".join(f"{p.distribution} {p.version}" for p in candidates)
         raise InputError(f"the name is claimed by {owners}; uninstall one", source="--sut", value=name)
     plugin = candidates[0]
-    provided = _suts_of(_import(plugin.module, origin=f"{plugin.distribution} {plugin.version}"), manager)
+    provided = _suts_of(_import(plugin.module, origin=f"{plugin.distribution} {plugin.version}"))
     if name not in provided:
         raise InputError(
             f"the plugin module {plugin.module} of {plugin.distribution} does not provide it",
@@ -100,14 +96,12 @@ def _load_installed(name: str, manager: pluggy.PluginManager, extra_names: Seque
     return provided[name]
 
 
-def _suts_of(module: ModuleType, manager: pluggy.PluginManager) -> dict[str, type[SUT]]:
-    if not manager.is_registered(module):
-        manager.register(module)
-    caller = manager.subset_hook_caller(
-        "fairmark_suts", [p for p in manager.get_plugins() if p is not module]
-    )
+def _suts_of(module: ModuleType) -> dict[str, type[SUT]]:
+    manager = pluggy.PluginManager(hooks.PROJECT)
+    manager.add_hookspecs(hooks)
+    manager.register(module)
     provided: dict[str, type[SUT]] = {}
-    for mapping in caller():
+    for mapping in manager.hook.fairmark_suts():
         _merge(provided, mapping)
     return provided
 
