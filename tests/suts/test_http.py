@@ -1,0 +1,138 @@
+"""The http SUT against real sockets: what it finds out before a run, and what it refuses."""
+
+from __future__ import annotations
+
+import json
+import socket
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+import pytest
+
+from fairmark.errors import InputError, SutError
+from fairmark.sut.options import parse_options
+from fairmark_http.client import BaseUrl, split_url
+from fairmark_http.sut import HttpSUT
+
+
+@contextmanager
+def server(body: bytes, status: int = 200) -> Iterator[tuple[str, list[dict[str, str]]]]:
+    """A server that answers everything with ``body``; yields its URL and the headers it saw."""
+    seen: list[dict[str, str]] = []
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            seen.append({"path": self.path, **dict(self.headers.items())})
+            self.send_response(status)
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, *args: Any) -> None: ...
+
+    httpd = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    thread = threading.Thread(target=httpd.serve_forever, daemon=True)
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{httpd.server_port}", seen
+    finally:
+        httpd.shutdown()
+        httpd.server_close()
+        thread.join()
+
+
+def make(*assignments: str) -> HttpSUT:
+    return HttpSUT(parse_options(HttpSUT.Options, assignments, sut="http"))
+
+
+MODELS = json.dumps({"data": [{"id": "first"}, {"id": "second"}]}).encode()
+
+
+@pytest.mark.parametrize("suffix", ["", "/", "/v1", "/v1/"])
+def test_the_model_is_discovered_with_or_without_v1_in_the_url(suffix: str) -> None:
+    with server(MODELS) as (url, seen):
+        sut = make(f"base_url={url}{suffix}")
+        sut.open()
+        assert sut.model == "first"
+        assert seen[0]["path"] == "/v1/models"
+        assert [e.path for e in sut.endpoints()] == ["/v1/chat/completions"]
+        assert sut.describe() == {"model": "first", "models_served": ["first", "second"]}
+
+
+def test_a_prefix_is_kept_and_the_completions_api_has_its_own_path() -> None:
+    with server(MODELS) as (url, seen):
+        sut = make(f"base_url={url}/proxy", "api=completions", "model=second")
+        sut.open()
+        assert seen[0]["path"] == "/proxy/v1/models"
+        assert sut.endpoints()[0].path == "/proxy/v1/completions"
+        assert (sut.dialect, sut.model) == ("openai-completions", "second")
+
+
+def test_a_model_that_is_not_served_is_refused_with_the_list() -> None:
+    with (
+        server(MODELS) as (url, _),
+        pytest.raises(SutError, match=r"'third'; it serves first, second") as caught,
+    ):
+        make(f"base_url={url}", "model=third").open()
+    assert caught.value.exit_code == 3
+
+
+@pytest.mark.parametrize(
+    ("body", "status", "words"),
+    [
+        (b"<html>hello</html>", 200, "not JSON"),
+        (b'{"data": []}', 200, "names no model"),
+        (b"[]", 200, "names no model"),
+        (b'{"error": "who are you"}', 401, "HTTP 401"),
+        (b"gone", 404, "HTTP 404"),
+        (b"", 500, "HTTP 500"),
+    ],
+)
+def test_a_wrong_server_is_one_clear_line(body: bytes, status: int, words: str) -> None:
+    with server(body, status) as (url, _), pytest.raises(SutError, match=words) as caught:
+        make(f"base_url={url}").open()
+    assert url in str(caught.value)
+
+
+def test_a_closed_port_is_one_clear_line() -> None:
+    with socket.socket() as unused:
+        unused.bind(("127.0.0.1", 0))
+        port = unused.getsockname()[1]
+    with pytest.raises(SutError, match="Connection refused"):
+        make(f"base_url=http://127.0.0.1:{port}").open()
+
+
+def test_tls_to_a_plain_server_is_one_clear_line() -> None:
+    with server(MODELS) as (url, _), pytest.raises(SutError, match="TLS failed"):
+        make(f"base_url={url.replace('http:', 'https:')}").open()
+
+
+def test_the_api_key_is_sent_and_shown_nowhere(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ACME_KEY", "s3cret")
+    with server(MODELS) as (url, seen):
+        sut = make(f"base_url={url}", "api_key_env=ACME_KEY")
+        sut.open()
+        assert seen[0]["Authorization"] == "Bearer s3cret"
+        assert "s3cret" not in repr(sut.endpoints()) + repr(sut.describe()) + repr(sut.options)
+
+
+def test_an_unset_key_variable_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("ACME_KEY", raising=False)
+    with pytest.raises(InputError, match="ACME_KEY"):
+        make("base_url=http://127.0.0.1:1", "api_key_env=ACME_KEY").open()
+
+
+@pytest.mark.parametrize(
+    "url", ["localhost:8000", "ftp://x", "http://", "http://h:99999", "http://u:p@h", "http://h/v1?x=1"]
+)
+def test_an_unusable_url_is_refused_before_anything_is_sent(url: str) -> None:
+    with pytest.raises(InputError, match="base_url"):
+        make(f"base_url={url}")
+
+
+def test_urls_are_split() -> None:
+    assert split_url("https://api.example.com") == BaseUrl("api.example.com", 443, "/v1", True)
+    assert split_url("http://[::1]:8000/v1") == BaseUrl("::1", 8000, "/v1", False)
