@@ -1,0 +1,1 @@
+"""Samples: content loaded, digested and rendered before a run."""
