@@ -17,7 +17,11 @@ __all__ = ["cli", "main"]
 
 # name -> (module, attribute, one line for --help)
 _COMMANDS: dict[str, tuple[str, str, str]] = {
-    "quickstart": ("quickstart", "quickstart", "Run three scenarios on the bundled model; seal and report them."),
+    "quickstart": (
+        "quickstart",
+        "quickstart",
+        "Run three scenarios on the bundled model; seal and report them.",
+    ),
     "run": ("run", "run", "Run a scenario against a system under test."),
     "plan": ("plan", "plan", "Show which samples a run sends, and when."),
     "check": ("check", "check", "Judge a run or a bundle by a ruleset, rule by rule."),

@@ -12,8 +12,12 @@ __all__ = ["plan"]
 @click.command(epilog="Example: fairmark plan smollm2-gsm8k-server --set settings.target_qps=2 --json")
 @click.argument("scenario")
 @set_option
-@click.option("--mode", type=click.Choice(["performance", "accuracy"]), default="performance", show_default=True)
-@click.option("--repetition", type=click.IntRange(min=0), default=0, show_default=True, help="Fresh schedule seeds.")
+@click.option(
+    "--mode", type=click.Choice(["performance", "accuracy"]), default="performance", show_default=True
+)
+@click.option(
+    "--repetition", type=click.IntRange(min=0), default=0, show_default=True, help="Fresh schedule seeds."
+)
 @json_option
 def plan(scenario: str, overrides: tuple[str, ...], mode: str, repetition: int, as_json: bool) -> None:
     """Show which samples SCENARIO sends, and when.
@@ -41,7 +45,9 @@ def plan(scenario: str, overrides: tuple[str, ...], mode: str, repetition: int, 
             }
         )
         return
-    click.echo(f"{prepared.scenario.name} ({prepared.scenario.scenario}, {mode}): scenario {prepared.scenario.digest}")
+    click.echo(
+        f"{prepared.scenario.name} ({prepared.scenario.scenario}, {mode}): scenario {prepared.scenario.digest}"
+    )
     click.echo(f"  plan {prepared.plan_sha256[mode]}")
     click.echo(f"  {len(per_query)} queries of {samples_per_query} samples")
     click.echo(f"  duration {traffic.generated_duration_ns / 1e9:.3f} s")

@@ -32,7 +32,9 @@ def list_suts(as_json: bool) -> None:
 
 @sut.command(epilog="Example: fairmark sut describe http")
 @click.argument("name")
-@click.option("-p", "--plugin", "plugins", multiple=True, metavar="MODULE|FILE.py", help="Load this plugin too.")
+@click.option(
+    "-p", "--plugin", "plugins", multiple=True, metavar="MODULE|FILE.py", help="Load this plugin too."
+)
 @json_option
 def describe(name: str, plugins: tuple[str, ...], as_json: bool) -> None:
     """Show what the plugin NAME is and which options it takes."""
