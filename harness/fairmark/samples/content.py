@@ -43,10 +43,16 @@ def parse_row(text: str) -> dict[str, Any]:
     Raises:
         ValueError: ``text`` is not a JSON object.
     """
-    row = json.loads(text)
+    row = json.loads(text, parse_int=_integer)
     if not isinstance(row, dict):
         raise ValueError("a sample row is a JSON object")
     return row
+
+
+def _integer(digits: str) -> int | float:
+    """RFC 8785 writes a float such as 2.0^60 without a point; beyond 2^53 only floats exist."""
+    value = int(digits)
+    return value if abs(value) < 2**53 else float(digits)
 
 
 def digest_rows(rows: Iterable[str]) -> str:
