@@ -1,0 +1,68 @@
+"""What the simulated model says: always the same answer to the same prompt."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+__all__ = ["Answers", "prompt_text", "read_answers"]
+
+# Words of one to four bytes a character, so that cutting a stream anywhere cuts inside characters too.
+_WORDS = ("the", "so", "é", "naïve", "12", "中文", "é́", "🚀", "is", "x", "then", "=", "Ω", "left", "of", "añ")
+_PIECE = re.compile(r"\s*\S+|\s+$")
+
+
+def prompt_text(body: Mapping[str, Any]) -> str:
+    """The text of a request's prompt: of the last message, or the prompt itself (ids joined by spaces)."""
+    messages = body.get("messages")
+    if messages:
+        content = messages[-1].get("content", "")
+        return content if isinstance(content, str) else json.dumps(content)
+    prompt = body.get("prompt", "")
+    return prompt if isinstance(prompt, str) else " ".join(map(str, prompt))
+
+
+@dataclass(frozen=True, slots=True)
+class Answers:
+    """Answers by prompt: those of a table where it has one, else words drawn from the prompt's digest.
+
+    Attributes:
+        n_tokens: length of a drawn answer, before the request's own limit.
+        table: prompt text -> answer text, cut into tokens at white space.
+    """
+
+    n_tokens: int
+    table: Mapping[str, str] = field(default_factory=dict)
+
+    def tokens(self, prompt: str) -> list[str]:
+        """The whole answer to ``prompt`` as token texts; joined they are the answer."""
+        known = self.table.get(prompt)
+        if known is not None:
+            return _PIECE.findall(known)
+        digest = hashlib.shake_128(prompt.encode("utf-8", "surrogatepass")).digest(self.n_tokens)
+        words = [" " + _WORDS[byte % len(_WORDS)] for byte in digest]
+        return [words[0][1:], *words[1:]] if words else []
+
+
+def read_answers(path: Path) -> dict[str, str]:
+    """Read a table of answers: JSON lines with ``prompt`` and ``text``.
+
+    Raises:
+        ValueError: a line is not such an object; the message names the line.
+    """
+    table: dict[str, str] = {}
+    for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
+        row = json.loads(line)
+        if not (
+            isinstance(row, dict) and isinstance(row.get("prompt"), str) and isinstance(row.get("text"), str)
+        ):
+            raise ValueError(
+                f"{path}:{number}: a line must be an object with the strings `prompt` and `text`"
+            )
+        table[row["prompt"]] = row["text"]
+    return table

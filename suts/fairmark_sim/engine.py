@@ -1,0 +1,139 @@
+"""The simulated engine: turns requests into scripts and counts what is going on."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import orjson
+
+from fairmark_sim.answers import Answers, prompt_text
+from fairmark_sim.arrivals import Arrival, ArrivalLog
+from fairmark_sim.faults import FaultPlan
+from fairmark_sim.reply import Reply
+from fairmark_sim.script import Script, json_steps, write_script
+from fairmark_sim.service import ServiceModel, Slots
+
+if TYPE_CHECKING:
+    from fairmark_sim.connection import Connection, Request
+
+__all__ = ["Engine", "EngineParts"]
+
+
+@dataclass(frozen=True, slots=True)
+class EngineParts:
+    """What an engine is made of."""
+
+    model: str
+    service: ServiceModel
+    slots: Slots
+    faults: FaultPlan
+    answers: Answers
+    tokens_per_chunk: int
+    log: ArrivalLog
+
+
+class Engine:
+    """All connections share one: it numbers requests, plans their answers and keeps the counters."""
+
+    def __init__(self, parts: EngineParts, loop: asyncio.AbstractEventLoop, shut: Callable[[], None]) -> None:
+        self.loop = loop
+        self.slots = parts.slots
+        self.connections: set[Connection] = set()
+        self.generations = 0
+        self._parts = parts
+        self._shut = shut
+        self._connections_opened = 0
+        self._in_flight = 0
+        self._peak_in_flight = 0
+
+    def next_connection(self) -> int:
+        """Number a new connection, from 1."""
+        self._connections_opened += 1
+        return self._connections_opened
+
+    def answer(self, request: Request) -> bytes | tuple[Script, str, frozenset[str]]:
+        """The complete response to a question about the server, or the plan of a generation."""
+        match request.method, request.path.partition("?")[0]:
+            case "GET", "/v1/models":
+                listed = {"id": self._parts.model, "object": "model", "owned_by": "fairmark_sim"}
+                return _json(200, {"object": "list", "data": [listed]})
+            case "GET", "/health":
+                return _json(200, {"status": "ok"})
+            case "GET", "/sim/stats":
+                return _json(200, self._stats())
+            case "POST", "/v1/chat/completions" | "/v1/completions":
+                return self._generate(request)
+            case _:
+                return _json(404, {"error": {"message": f"no {request.method} {request.path} here"}})
+
+    def begin(self) -> int:
+        """Count a generation in; returns how many are in flight now."""
+        self._in_flight += 1
+        self._peak_in_flight = max(self._peak_in_flight, self._in_flight)
+        return self._in_flight
+
+    def end(self, arrival: Arrival) -> None:
+        """Count a generation out and write its line."""
+        self._in_flight -= 1
+        self._parts.log.write(arrival)
+
+    def stop_listening(self) -> None:
+        """Refuse all later connections and drop the idle ones."""
+        self._shut()
+        for connection in list(self.connections):
+            if connection.idle and connection.transport is not None:
+                connection.transport.close()
+
+    def abandon_all(self) -> None:
+        """Account for everything in progress; the server is about to end."""
+        for connection in list(self.connections):
+            connection.abandon()
+        self._parts.log.close()
+
+    def _generate(self, request: Request) -> bytes | tuple[Script, str, frozenset[str]]:
+        chat = request.path.startswith("/v1/chat/")
+        try:
+            body = orjson.loads(request.body)
+            reply = self._reply(body, chat)
+            prompt = prompt_text(body)
+        except (ValueError, TypeError, KeyError, AttributeError) as error:
+            return _json(400, {"error": {"message": f"unusable request: {error}", "type": "invalid_request"}})
+        self.generations += 1
+        faults = self._parts.faults.choose(self.generations, prompt)
+        return write_script(reply, faults), prompt, faults
+
+    def _reply(self, body: Mapping[str, Any], chat: bool) -> Reply:
+        if not body["messages" if chat else "prompt"]:
+            raise ValueError("the prompt is empty")
+        prompt = prompt_text(body)
+        tokens = self._parts.answers.tokens(prompt)
+        limit = body.get("max_tokens", body.get("max_completion_tokens"))
+        allowed = len(tokens) if limit is None else int(limit)
+        return Reply(
+            number=self.generations + 1,
+            chat=chat,
+            stream=bool(body.get("stream", False)),
+            include_usage=bool((body.get("stream_options") or {}).get("include_usage", False)),
+            model=self._parts.model,
+            tokens=tokens[:allowed],
+            tokens_per_chunk=self._parts.tokens_per_chunk,
+            finish_reason="length" if allowed < len(tokens) else "stop",
+            input_tokens=len(prompt.split()),
+            times=self._parts.service.draw(),
+        )
+
+    def _stats(self) -> dict[str, int]:
+        return {
+            "requests": self.generations,
+            "in_flight": self._in_flight,
+            "peak_in_flight": self._peak_in_flight,
+            "connections_opened": self._connections_opened,
+            "connections_open": len(self.connections),
+        }
+
+
+def _json(status: int, document: Any) -> bytes:
+    return json_steps(status, document, 0)[0].data
