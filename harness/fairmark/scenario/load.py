@@ -28,7 +28,7 @@ from fairmark.scenario.model import (
     Settings,
     Warmup,
 )
-from fairmark.scenario.toml import apply_override, line_of, parse_toml, scenario_path
+from fairmark.scenario.toml import apply_override, line_of, parse_toml, read_scenario_file
 
 __all__ = ["NAMED_SEEDS", "load_scenario", "parse_scenario"]
 
@@ -54,11 +54,7 @@ def load_scenario(name: str | Path, overrides: Sequence[str] = ()) -> Scenario:
         InputError: the file is missing or malformed, or a value cannot be accepted; the message names the
             file, line, field, value and what would be accepted.
     """
-    path = scenario_path(str(name))
-    try:
-        text = path.read_bytes()
-    except OSError as error:
-        raise InputError(f"cannot be read: {error.strerror}", source=path) from error
+    path, text = read_scenario_file(name)
     return parse_scenario(text, source=str(path), overrides=overrides)
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from fairmark.errors import InputError
 
-__all__ = ["apply_override", "line_of", "parse_toml", "scenario_path", "shipped_scenarios"]
+__all__ = ["apply_override", "line_of", "parse_toml", "read_scenario_file", "shipped_scenarios"]
 
 _HEADER = re.compile(r"^\s*\[\s*([^\[\]]+?)\s*\]")
 _KEY = re.compile(r"^\s*([A-Za-z0-9_.\"'-]+)\s*=")
@@ -23,24 +23,26 @@ def shipped_scenarios() -> dict[str, Path]:
     return {p.stem: p for p in sorted(folder.glob("*.toml"))}
 
 
-def scenario_path(name: str) -> Path:
-    """The file that ``name`` means: a path, or the name of a shipped scenario.
+def read_scenario_file(name: str | Path) -> tuple[Path, bytes]:
+    """The path and bytes of the file that ``name`` means: a path, or the name of a shipped scenario.
 
     Raises:
-        InputError: neither exists.
+        InputError: there is no such file, or it cannot be read.
     """
-    path = Path(name)
-    if path.is_file():
-        return path
-    shipped = shipped_scenarios()
-    if name in shipped:
-        return shipped[name]
-    raise InputError(
-        "there is no such scenario",
-        field="SCENARIO",
-        value=name,
-        accepted=f"the path of a TOML file, or one of {', '.join(shipped)}",
-    )
+    path, shipped = Path(name), shipped_scenarios()
+    if not path.is_file():
+        path = shipped.get(str(name), path)
+    try:
+        return path, path.read_bytes()
+    except FileNotFoundError as error:
+        raise InputError(
+            "there is no such scenario",
+            field="SCENARIO",
+            value=str(name),
+            accepted=f"the path of a TOML file, or one of {', '.join(shipped)}",
+        ) from error
+    except OSError as error:
+        raise InputError(f"cannot be read: {error.strerror}", source=path) from error
 
 
 def parse_toml(text: bytes, source: str) -> dict[str, Any]:

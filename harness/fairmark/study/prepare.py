@@ -1,0 +1,89 @@
+"""Everything a run needs before it touches a system under test: scenario, samples, references, plans."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from fairmark.samples.library import SampleLibrary, load_library
+from fairmark.samples.references import load_references
+from fairmark.scenario.load import parse_scenario
+from fairmark.scenario.model import Scenario
+from fairmark.scenario.toml import read_scenario_file
+from fairmark.traffic.plan import Plan, make_plan, plan_sha256
+from fairmark.traffic.settings import Mode, traffic_settings
+
+__all__ = ["Prepared", "RunMode", "prepare"]
+
+RunMode = Literal["performance", "accuracy", "submission"]
+
+_PHASES: Mapping[RunMode, tuple[Mode, ...]] = {
+    "performance": ("performance",),
+    "accuracy": ("accuracy",),
+    "submission": ("accuracy", "performance"),
+}
+"""The counted phases of each mode, in order; LoadGen's SubmissionRun is accuracy, then performance."""
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """A run, ready to be driven.
+
+    Attributes:
+        text: the scenario file, byte for byte.
+        references: the bytes of the accuracy reference file, or None if the scenario names none.
+        plans: one per counted phase, in the order they run.
+    """
+
+    scenario: Scenario
+    text: bytes
+    library: SampleLibrary
+    references: bytes | None
+    mode: RunMode
+    repetition: int
+    plans: Mapping[Mode, Plan]
+
+    @property
+    def plan_sha256(self) -> Mapping[Mode, str]:
+        """The digest of each phase's plan."""
+        return {mode: plan_sha256(plan) for mode, plan in self.plans.items()}
+
+
+def prepare(
+    name: str,
+    overrides: Sequence[str] = (),
+    *,
+    mode: RunMode = "performance",
+    repetition: int = 0,
+    progress: Callable[[int], None] | None = None,
+) -> Prepared:
+    """Load a scenario with its samples and plan its traffic.
+
+    Args:
+        name: a scenario file, or the name of a shipped scenario.
+        overrides: ``--set`` assignments.
+        mode: which phases to plan.
+        repetition: 0 uses the scenario's own seeds; others derive fresh ones.
+        progress: called with the number of rows while a sample source is read for the first time.
+
+    Raises:
+        InputError: the scenario, its samples or its traffic cannot be used.
+    """
+    path, text = read_scenario_file(name)
+    scenario = parse_scenario(text, source=str(path), overrides=overrides)
+    base = path.parent
+    library = load_library(scenario.samples, scenario.generation, base=base, progress=progress)
+    references = load_references(scenario.accuracy, base=base) if scenario.accuracy else None
+    return Prepared(
+        scenario=scenario,
+        text=text,
+        library=library,
+        references=references,
+        mode=mode,
+        repetition=repetition,
+        plans={
+            phase: make_plan(traffic_settings(scenario, phase, len(library), repetition=repetition))
+            for phase in _PHASES[mode]
+        },
+    )
