@@ -1,0 +1,1 @@
+"""Seeds to traffic: which sample is sent when, equal to LoadGen's."""

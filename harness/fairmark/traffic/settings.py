@@ -1,0 +1,230 @@
+"""What a plan is made from: the scenario's traffic, as LoadGen's TestSettings would have it."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, Literal
+
+from fairmark.errors import InputError
+from fairmark.scenario.model import ArrivalProcess, SamplingKind, Scenario, ScenarioKind, Seeds
+from fairmark.traffic.recorded import read_arrivals
+from fairmark.traffic.seeds import effective_seeds
+
+__all__ = ["DEFAULT_QPS", "Mode", "TrafficSettings", "traffic_settings"]
+
+Mode = Literal["performance", "accuracy"]
+
+DEFAULT_QPS: Final[dict[ScenarioKind, float]] = {
+    "SingleStream": 1000.0,
+    "MultiStream": 125.0,
+    "Server": 1.0,
+    "Offline": 1.0,
+    "Concurrency": 1000.0,
+}
+"""LoadGen's defaults (test_settings.h:109-280): expected latencies of 1 ms and 8 ms, rates of 1/s."""
+
+_HIGHEST_QPS: Final = 1e9
+_MOST_SAMPLES: Final = 1 << 30
+"""A plan of more samples, 16 bytes each, is a mistake in the settings."""
+
+_OFFLINE_SLACK: Final = 1.1
+_EQUAL_ISSUE_SLACK: Final = 2.0
+
+
+@dataclass(frozen=True, slots=True)
+class TrafficSettings:
+    """Everything that decides a plan. Two equal settings give two identical plans.
+
+    Attributes:
+        total_sample_count: rows of the sample library.
+        performance_sample_count: rows, from the first, that performance draws from; also the largest
+            number of rows that accuracy loads at once.
+        accuracy_sample_count: rows, from the first, that accuracy covers.
+        target_qps: Server: queries a second. Others: LoadGen's expected rate, which sizes the plan
+            (SingleStream and MultiStream: 1e9 / expected latency in ns).
+        min_duration_ns, min_query_count: the floors as requested; LoadGen's effective ones are properties.
+        samples_per_query: for MultiStream.
+        seeds: effective seeds, already derived.
+        recorded_ns: for ``trace``: arrival times after the first arrival.
+    """
+
+    scenario: ScenarioKind
+    mode: Mode
+    total_sample_count: int
+    performance_sample_count: int
+    accuracy_sample_count: int
+    target_qps: float
+    min_duration_ns: int
+    min_query_count: int
+    seeds: Seeds
+    samples_per_query: int = 8
+    sampling: SamplingKind = "replacement"
+    same_index: int = 0
+    process: ArrivalProcess = "poisson"
+    cv: float | None = None
+    recorded_ns: tuple[int, ...] | None = None
+
+    @property
+    def covers_set(self) -> bool:
+        """Whether every query of a set is issued once, whatever the floors say."""
+        return self.mode == "accuracy" or self.sampling == "unique"
+
+    @property
+    def effective_samples_per_query(self) -> int:
+        """LoadGen's ``effective_samples_per_query`` (test_settings_internal.cc:125-160)."""
+        if self.scenario == "MultiStream":
+            return self.samples_per_query
+        if self.scenario != "Offline":
+            return 1
+        if self.sampling == "unique":
+            return self.performance_sample_count
+        return max(self.min_query_count, self._queries_in_duration(_OFFLINE_SLACK))
+
+    @property
+    def effective_min_query_count(self) -> int:
+        """LoadGen's ``effective_min_query_count``.
+
+        SingleStream with equal issue is raised past a multiple of the performance set, so that an exact
+        multiple gains a whole set (test_settings_internal.cc:162-178).
+        """
+        if self.scenario == "Offline":
+            return 1
+        if self.sampling != "equal" or self.scenario not in ("SingleStream", "Concurrency"):
+            return self.min_query_count
+        count = max(self.min_query_count, self._queries_in_duration(_EQUAL_ISSUE_SLACK))
+        return count + self.performance_sample_count - count % self.performance_sample_count
+
+    @property
+    def min_sample_count(self) -> int:
+        """LoadGen's ``effective_min_sample_count``."""
+        return self.effective_min_query_count * self.effective_samples_per_query
+
+    @property
+    def generation_ns(self) -> int:
+        """The schedule that performance generates at least: closed loops get twice the minimum."""
+        if self.scenario == "Offline":
+            return 0
+        return self.min_duration_ns if self.scenario == "Server" else 2 * self.min_duration_ns
+
+    def _queries_in_duration(self, slack: float) -> int:
+        return int(slack * (self.min_duration_ns / 1e9) * self.target_qps)
+
+
+def traffic_settings(
+    scenario: Scenario,
+    mode: Mode,
+    sample_count: int,
+    *,
+    repetition: int = 0,
+    nonce: str | None = None,
+) -> TrafficSettings:
+    """The traffic of one phase of a scenario.
+
+    An accuracy phase covers every row once: ``sampling = "same"`` holds for performance only.
+
+    Args:
+        sample_count: rows of the sample library.
+        repetition, nonce: see `fairmark.traffic.seeds.effective_seeds`.
+
+    Raises:
+        InputError: the settings cannot be planned; the message names the scenario's source and field.
+    """
+    run, arrivals = scenario.run, scenario.arrivals
+    settings = TrafficSettings(
+        scenario=scenario.scenario,
+        mode=mode,
+        total_sample_count=sample_count,
+        performance_sample_count=_or_all(scenario.samples.performance_sample_count, sample_count),
+        accuracy_sample_count=_or_all(scenario.samples.accuracy_sample_count, sample_count),
+        target_qps=_target_qps(scenario),
+        min_duration_ns=_duration_ns(scenario),
+        min_query_count=scenario.min_query_count,
+        seeds=effective_seeds(scenario.seeds, repetition=repetition, nonce=nonce),
+        samples_per_query=run.samples_per_query,
+        sampling="replacement" if mode == "accuracy" and run.sampling == "same" else run.sampling,
+        same_index=run.same_index,
+        process=arrivals.process,
+        cv=arrivals.cv,
+        recorded_ns=None if arrivals.trace is None else read_arrivals(_beside(scenario, arrivals.trace)),
+    )
+    _check(settings, scenario.source)
+    return settings
+
+
+def _or_all(count: int | None, sample_count: int) -> int:
+    return sample_count if count is None else count
+
+
+def _beside(scenario: Scenario, name: str) -> Path:
+    """A path in a scenario file is relative to that file."""
+    return Path(scenario.source).parent / name
+
+
+def _target_qps(scenario: Scenario) -> float:
+    if scenario.settings.target_qps is not None:
+        return scenario.settings.target_qps
+    if scenario.scenario == "Server" and scenario.arrivals.process != "trace":
+        raise InputError(
+            "is missing; the Server scenario needs an offered rate",
+            source=scenario.source,
+            field="settings.target_qps",
+            accepted="a number > 0",
+        )
+    return DEFAULT_QPS[scenario.scenario]
+
+
+def _duration_ns(scenario: Scenario) -> int:
+    seconds = scenario.min_duration_s
+    if not math.isfinite(seconds) or not 0 <= seconds <= 1e9:
+        raise InputError(
+            "is not a usable duration",
+            source=scenario.source,
+            field="run.min_duration_s",
+            value=seconds,
+            accepted="seconds, from 0 to 1e9",
+        )
+    return round(seconds * 1e9)
+
+
+def _check(s: TrafficSettings, source: str) -> None:
+    """Refuse settings that no plan can follow."""
+
+    def require(
+        holds: bool, field: str, value: object, accepted: str, problem: str = "is impossible"
+    ) -> None:
+        if not holds:
+            raise InputError(problem, source=source or None, field=field, value=value, accepted=accepted)
+
+    rows = f"1 to {s.total_sample_count}, the rows there are"
+    require(
+        s.total_sample_count >= 1, "samples.source", s.total_sample_count, "at least one row", "has no rows"
+    )
+    for name, count in (
+        ("performance_sample_count", s.performance_sample_count),
+        ("accuracy_sample_count", s.accuracy_sample_count),
+    ):
+        require(1 <= count <= s.total_sample_count, f"samples.{name}", count, rows)
+    require(0 < s.target_qps <= _HIGHEST_QPS, "settings.target_qps", s.target_qps, "above 0, up to 1e9")
+    require(s.min_query_count >= 1, "run.min_query_count", s.min_query_count, "an integer >= 1")
+    require(s.samples_per_query >= 1, "run.samples_per_query", s.samples_per_query, "an integer >= 1")
+    below = f"0 to {s.performance_sample_count - 1}, inside the performance set"
+    require(0 <= s.same_index < s.performance_sample_count, "run.same_index", s.same_index, below)
+    require((s.process == "gamma") == (s.cv is not None), "arrivals.cv", s.cv, "a number > 0, for gamma only")
+    require(s.cv is None or 0.01 <= s.cv <= 10, "arrivals.cv", s.cv, "0.01 to 10")
+    for name, seed in (
+        ("qsl", s.seeds.qsl),
+        ("sample_index", s.seeds.sample_index),
+        ("schedule", s.seeds.schedule),
+    ):
+        require(0 <= seed < 1 << 64, f"seeds.{name}", seed, "an integer from 0 to 2^64 - 1")
+    queries = max(s.effective_min_query_count, s.generation_ns / 1e9 * s.target_qps)
+    samples = queries * s.effective_samples_per_query
+    require(
+        samples <= _MOST_SAMPLES,
+        "settings.target_qps",
+        s.target_qps,
+        f"a rate and floors that ask for at most {_MOST_SAMPLES} samples",
+        f"asks, with the floors, for {samples:.3g} samples",
+    )
