@@ -1,0 +1,237 @@
+"""The model's answer, put together from the JSON documents of one response."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Final, NamedTuple
+
+from fairmark.wire.json_text import NotJsonError, loads, one_line
+
+__all__ = ["Answer", "Piece", "chat_piece", "completion_piece"]
+
+_GENERATED: Final = frozenset({"content", "reasoning", "tool"})
+
+
+class Piece(NamedTuple):
+    """What one choice adds to the answer; ``tool`` says that it holds part of a tool call."""
+
+    text: str
+    reasoning: str
+    tool: bool
+
+
+class _MalformedError(ValueError):
+    """A document is JSON and still not what the API promises."""
+
+
+def chat_piece(choice: Mapping[str, Any]) -> Piece:
+    """Take a choice of a chat completion apart: its ``delta`` when streamed, its ``message`` when whole."""
+    message = choice.get("delta")
+    if message is None:
+        message = choice.get("message")
+    if message is None:
+        return Piece("", "", False)
+    if not isinstance(message, dict):
+        raise _MalformedError(f"a message that is not an object: {message!r}")
+    # A refusal is what the user gets to see instead of content.
+    text = _string(message, "content") or _string(message, "refusal")
+    # Servers disagree about the name; those that send both repeat the same text.
+    reasoning = _string(message, "reasoning_content") or _string(message, "reasoning")
+    return Piece(text, reasoning, bool(message.get("tool_calls") or message.get("function_call")))
+
+
+def completion_piece(choice: Mapping[str, Any]) -> Piece:
+    """Take a choice of a text completion apart."""
+    return Piece(_string(choice, "text"), "", False)
+
+
+def _string(holder: Mapping[str, Any], name: str) -> str:
+    value = holder.get(name)
+    if value is None:
+        return ""
+    if not isinstance(value, str):
+        raise _MalformedError(f"{name} is not a string: {value!r}")
+    return value
+
+
+class Answer:
+    """Grows document by document. Only the first choice counts: one answer per request is asked for."""
+
+    __slots__ = (
+        "_cached",
+        "_counted",
+        "_ids",
+        "_input",
+        "_input_ids",
+        "_output",
+        "_piece",
+        "_without_ids",
+        "ended",
+        "failure",
+        "failure_detail",
+        "finish_reason",
+        "flags",
+        "generated",
+        "reasoning",
+        "text",
+    )
+
+    def __init__(self, piece: Callable[[Mapping[str, Any]], Piece]) -> None:
+        self.text: list[str] = []
+        self.reasoning: list[str] = []
+        self.finish_reason: str | None = None
+        self.failure: str | None = None
+        self.failure_detail: str | None = None
+        self.flags: set[str] = set()
+        self.generated = False
+        self.ended = False
+        self._piece = piece
+        self._ids: list[int] = []
+        self._without_ids = False
+        self._input_ids: int | None = None
+        self._input: int | None = None
+        self._output: int | None = None
+        self._cached: int | None = None
+        self._counted = 0
+
+    def take(self, data: bytes, name: bytes) -> tuple[str | None, int | None]:
+        """Add one document.
+
+        Returns:
+            The kind of the event, and the number of tokens in it where the wire says that. The kind is None
+            for a document that says nothing, such as a keep-alive object.
+        """
+        try:
+            document = loads(data)
+            if not isinstance(document, dict):
+                raise _MalformedError(f"not an object: {one_line(str(document))}")
+            problem = self.error_in(document, name)
+            if problem is not None:
+                self.fail("engine_error", problem)
+                return "error", None
+            return self._take(document)
+        except (NotJsonError, _MalformedError) as error:
+            self.fail("malformed", f"{one_line(str(error))}; in: {one_line(data.decode('utf-8', 'replace'))}")
+            return "error", None
+
+    def fail(self, kind: str, detail: str) -> None:
+        """Note a failure; the first one stays."""
+        if self.failure is None:
+            self.failure, self.failure_detail = kind, detail
+
+    @staticmethod
+    def error_in(document: Mapping[str, Any], name: bytes) -> str | None:
+        """The error message when the document is an error, in any of the forms that servers use."""
+        error = document.get("error")
+        if not error:
+            if document.get("object") != "error" and name != b"error":
+                return None
+            error = document
+        if isinstance(error, dict) and isinstance(error.get("message"), str):
+            error = error["message"]
+        return one_line(str(error)) or "an error without a message"
+
+    def _take(self, document: Mapping[str, Any]) -> tuple[str | None, int | None]:
+        usage = document.get("usage")
+        if usage is not None:
+            self._take_usage(usage)
+        choices = document.get("choices")
+        if not choices:
+            return ("usage" if usage is not None else None), None
+        if not isinstance(choices, list) or not isinstance(choices[0], dict):
+            raise _MalformedError("choices is not a list of objects")
+        if len(choices) > 1 or choices[0].get("index", 0) != 0:
+            self.flags.add("extra_choices")
+        for choice in choices:
+            if isinstance(choice, dict) and choice.get("index", 0) == 0:
+                return self._take_choice(choice, document, usage is not None)
+        return "role", None
+
+    def _take_choice(
+        self, choice: Mapping[str, Any], document: Mapping[str, Any], counts: bool
+    ) -> tuple[str, int | None]:
+        piece = self._piece(choice)
+        reason = choice.get("finish_reason")
+        ids = choice.get("token_ids")
+        kind = _kind(piece, reason, ids)
+        if kind in _GENERATED:
+            self.generated = True
+            if self.finish_reason is not None:
+                self.flags.add("tokens_after_finish")
+            if piece.text:
+                self.text.append(piece.text)
+            if piece.reasoning:
+                self.reasoning.append(piece.reasoning)
+        if reason is not None:
+            if not isinstance(reason, str):
+                raise _MalformedError(f"finish_reason is not a string: {reason!r}")
+            self.finish_reason = reason
+        prompt_ids = document.get("prompt_token_ids") or choice.get("prompt_token_ids")
+        if isinstance(prompt_ids, list):
+            self._input_ids = len(prompt_ids)
+        return kind, self._count(kind, ids, counts)
+
+    def _count(self, kind: str, ids: Any, counts: bool) -> int | None:
+        """The tokens in one event: from its ids, else from a usage that every event repeats."""
+        new = 0 if self._output is None else self._output - self._counted
+        self._counted += new
+        if isinstance(ids, list):
+            if not all(type(i) is int for i in ids):
+                raise _MalformedError("token_ids holds something that is not an integer")
+            self._ids += ids
+            return len(ids) if ids or kind in _GENERATED else None
+        if kind not in _GENERATED:
+            return None
+        self._without_ids = True
+        # A usage beside a finish reason is the total of the response, not the size of this event.
+        return new if counts and self.finish_reason is None else None
+
+    def _take_usage(self, usage: Any) -> None:
+        if not isinstance(usage, dict):
+            raise _MalformedError(f"usage is not an object: {usage!r}")
+        self._input = _number(usage.get("prompt_tokens"), self._input)
+        self._output = _number(usage.get("completion_tokens"), self._output)
+        details = usage.get("prompt_tokens_details")
+        if isinstance(details, dict):
+            self._cached = _number(details.get("cached_tokens"), self._cached)
+
+    def ids(self) -> list[int] | None:
+        """The generated token ids, when every event with tokens gave them."""
+        return self._ids if self._ids and not self._without_ids else None
+
+    def output_tokens(self) -> tuple[int | None, str | None]:
+        """How many tokens were generated, and whether ids or usage say so."""
+        ids = self.ids()
+        if ids is not None:
+            if self._output is not None and self._output != len(ids):
+                self.flags.add("token_counts_differ")
+            return len(ids), "ids"
+        return self._output, None if self._output is None else "usage"
+
+    def input_tokens(self) -> tuple[int | None, str | None]:
+        """How many tokens the prompt has, and whether ids or usage say so."""
+        if self._input_ids is not None:
+            return self._input_ids, "ids"
+        return self._input, None if self._input is None else "usage"
+
+    def cached_tokens(self) -> int | None:
+        """How many prompt tokens came from the server's prefix cache, as it says."""
+        return self._cached
+
+
+def _kind(piece: Piece, reason: Any, ids: Any) -> str:
+    if piece.text:
+        return "content"
+    if piece.reasoning:
+        return "reasoning"
+    if piece.tool:
+        return "tool"
+    if reason is not None:
+        return "finish"
+    # Ids without text: generated, but held back until they make up whole characters.
+    return "content" if ids else "role"
+
+
+def _number(value: Any, otherwise: int | None) -> int | None:
+    """A count of tokens; what is not one says nothing."""
+    return value if type(value) is int and value >= 0 else otherwise

@@ -1,0 +1,100 @@
+"""Request bodies of the OpenAI HTTP API."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+import rfc8785
+
+from fairmark.errors import InputError
+from fairmark.samples.sample import Sample
+from fairmark.scenario.model import Generation
+
+__all__ = ["chat_prompt", "completion_prompt", "request_body"]
+
+# What the scenario decides must not be changed from the side of the system under test.
+_DECIDED: Final = frozenset(
+    {
+        "best_of",
+        "ignore_eos",
+        "max_completion_tokens",
+        "max_tokens",
+        "messages",
+        "model",
+        "n",
+        "prompt",
+        "seed",
+        "stop",
+        "stream",
+        "temperature",
+        "top_p",
+    }
+)
+
+
+def chat_prompt(sample: Sample) -> dict[str, Any]:
+    """The prompt fields of ``/v1/chat/completions``; a text prompt becomes one user message.
+
+    Raises:
+        InputError: the sample has neither messages nor text.
+    """
+    if sample.prompt is None:
+        raise InputError(
+            "a chat request needs messages or text", field=f"sample {sample.index}", accepted="messages, text"
+        )
+    if isinstance(sample.prompt, str):
+        return {"messages": [{"role": "user", "content": sample.prompt}]}
+    return {"messages": [dict(message) for message in sample.prompt]}
+
+
+def completion_prompt(sample: Sample) -> dict[str, Any]:
+    """The prompt field of ``/v1/completions``: the text, or token ids where there is no text.
+
+    Raises:
+        InputError: the sample has neither.
+    """
+    if isinstance(sample.prompt, str):
+        return {"prompt": sample.prompt}
+    if sample.prompt is None and sample.token_ids is not None:
+        return {"prompt": list(sample.token_ids)}
+    raise InputError(
+        "a completion request needs text or token ids, not messages",
+        field=f"sample {sample.index}",
+        accepted="text, token_ids",
+    )
+
+
+def request_body(
+    prompt: Mapping[str, Any], generation: Generation, *, model: str, stream: bool, extra: Mapping[str, Any]
+) -> bytes:
+    """The whole body as RFC 8785 JSON.
+
+    Usage is always asked for in streams: without it the number of tokens would be a guess.
+
+    Raises:
+        InputError: ``extra`` names a field that the scenario decides, or a value has no RFC 8785 form.
+    """
+    taken = sorted(_DECIDED & extra.keys())
+    if taken:
+        raise InputError("an extra request field would override the scenario", field="extra", value=taken[0])
+    body = {"model": model, "stream": stream, **prompt, **_generation(generation), **extra}
+    if stream:
+        body["stream_options"] = {**extra.get("stream_options", {}), "include_usage": True}
+    try:
+        return rfc8785.dumps(body)
+    except (rfc8785.CanonicalizationError, UnicodeEncodeError) as error:
+        raise InputError(f"the request cannot be written as JSON: {error}", field="request") from error
+
+
+def _generation(generation: Generation) -> dict[str, Any]:
+    optional = {
+        "max_tokens": generation.max_output_tokens,
+        "top_p": generation.top_p,
+        "seed": generation.seed,
+        "stop": list(generation.stop) or None,
+        # Not in OpenAI's API, but in vLLM's, SGLang's and llama.cpp's.
+        "ignore_eos": generation.ignore_eos or None,
+    }
+    given = {name: value for name, value in optional.items() if value is not None}
+    return {"temperature": generation.temperature, **given}

@@ -1,0 +1,181 @@
+"""Responses of the OpenAI HTTP API, streamed or whole, read into events and terminal facts.
+
+Every server-sent event with at least one choice, with usage, with an error or with the end marker becomes one
+`Event`, of the most telling kind it has: content, reasoning, tool, finish, usage, role. So the number of
+events is the number of messages, and what another tool measured from messages can be recomputed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final
+
+from fairmark.wire import sse
+from fairmark.wire.http1 import Message, deframe
+from fairmark.wire.json_text import NotJsonError, join_text, loads, one_line
+from fairmark.wire.openai_answer import Answer, Piece
+from fairmark.wire.response import Event, Read, Response
+
+__all__ = ["decode"]
+
+_REJECTED: Final = frozenset({429, 503})
+_CANCELLED: Final = frozenset({"abort", "aborted", "cancelled", "canceled"})
+_END_MARKER: Final = b"[DONE]"
+
+
+def decode(
+    reads: Sequence[Read],
+    *,
+    closed: bool,
+    stream: bool | None,
+    piece: Callable[[Mapping[str, Any]], Piece],
+) -> Response:
+    """Read a stored response; ``piece`` takes a choice of this API apart."""
+    message = deframe(reads, closed=closed)
+    refused = _without_answer(message, reads)
+    if refused is not None:
+        return refused
+    answer = Answer(piece)
+    if _is_stream(message, stream):
+        events = _streamed(message, reads, answer)
+        if stream is False:
+            answer.flags.add("streamed_unasked")
+    else:
+        events = _whole(message, reads, answer)
+        if stream:
+            answer.flags.add("not_streamed")
+    if message.surplus:
+        answer.flags.add("bytes_after_end")
+    return _response(message, answer, events)
+
+
+def _without_answer(message: Message, reads: Sequence[Read]) -> Response | None:
+    """The response when there is no answer of the model in it to be read."""
+    status = message.status
+    if not any(read.data for read in reads):
+        return Response(
+            None, failure="connect", failure_detail="the connection broke before any response byte"
+        )
+    if status is None:
+        if message.error is not None:
+            return Response(None, failure="malformed", failure_detail=f"not HTTP/1.1: {message.error}")
+        return Response(None, failure="truncated", failure_detail="ended inside the response head")
+    if status != 200:
+        kind = "rejected" if status in _REJECTED else "http_status"
+        return Response(status, failure=kind, failure_detail=_status_detail(message))
+    coding = message.headers.get("content-encoding", "identity")
+    if coding.lower() != "identity":
+        detail = f"the body is encoded as {coding}, which was not accepted"
+        return Response(status, failure="malformed", failure_detail=detail)
+    return None
+
+
+def _status_detail(message: Message) -> str:
+    retry_after = message.headers.get("retry-after")
+    parts = [f"HTTP {message.status}"]
+    if retry_after is not None:
+        parts.append(f"Retry-After {retry_after}")
+    excerpt = one_line(_error_text(message.body) or message.body.decode("utf-8", "replace"))
+    return ", ".join(parts) + (f": {excerpt}" if excerpt else "")
+
+
+def _error_text(body: bytes) -> str | None:
+    """The message in an error document, or None."""
+    try:
+        document = loads(body)
+    except NotJsonError:
+        return None
+    return Answer.error_in(document, b"") if isinstance(document, dict) else None
+
+
+def _is_stream(message: Message, stream: bool | None) -> bool:
+    """The content type decides; what was asked for decides only where it is neither of the two."""
+    media_type = message.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if media_type == "text/event-stream":
+        return True
+    return stream is True and media_type != "application/json"
+
+
+def _streamed(message: Message, reads: Sequence[Read], answer: Answer) -> list[Event]:
+    events: list[Event] = []
+    read_of = message.read_of
+    for data, name, end in sse.events(message.body):
+        if not data:
+            continue
+        if answer.ended:
+            answer.flags.add("data_after_end_marker")
+            break
+        read = read_of(end)
+        arrival_ns = reads[read].arrival_ns
+        if data[:1] == b"[" and data.strip() == _END_MARKER:
+            answer.ended = True
+            events.append(Event(arrival_ns, read, "end"))
+            continue
+        kind, n_tokens = answer.take(data, name)
+        if kind is not None:
+            events.append(Event(arrival_ns, read, kind, n_tokens))
+    if not answer.ended:
+        answer.flags.add("no_end_marker")
+    if sse.unfinished(message.body):
+        answer.flags.add("unfinished_event")
+    return events
+
+
+def _whole(message: Message, reads: Sequence[Read], answer: Answer) -> list[Event]:
+    """One document: it has an end but no first token, so it yields a single event."""
+    if not message.complete:
+        return []
+    read = len(reads) - 1 if message.end_read is None else message.end_read
+    kind, _ = answer.take(message.body, b"")
+    if kind is None:
+        answer.fail(
+            "malformed", f"no choices in the answer: {one_line(message.body.decode('utf-8', 'replace'))}"
+        )
+    answer.ended = True
+    return [Event(reads[read].arrival_ns, read, "error" if kind in (None, "error") else "finish")]
+
+
+def _response(message: Message, answer: Answer, events: list[Event]) -> Response:
+    failure, detail = _failure(message, answer)
+    input_tokens, input_source = answer.input_tokens()
+    output_tokens, output_source = answer.output_tokens()
+    return Response(
+        http_status=message.status,
+        events=events,
+        text=join_text(answer.text),
+        reasoning=join_text(answer.reasoning),
+        token_ids=answer.ids(),
+        finish_reason=answer.finish_reason,
+        input_tokens=input_tokens,
+        input_token_source=input_source,
+        output_tokens=output_tokens,
+        output_token_source=output_source,
+        cached_tokens=answer.cached_tokens(),
+        failure=failure,
+        failure_detail=detail,
+        flags=tuple(sorted(answer.flags)),
+    )
+
+
+def _failure(message: Message, answer: Answer) -> tuple[str | None, str | None]:
+    """The failure of an answer with status 200, the most specific first."""
+    reason = answer.finish_reason
+    if answer.failure is not None:
+        return answer.failure, answer.failure_detail
+    if message.error is not None:
+        return "malformed", f"the body's framing is broken: {message.error}"
+    if reason == "error":
+        return "engine_error", "finish reason 'error'"
+    if reason in _CANCELLED:
+        return "cancelled", f"finish reason {reason!r}"
+    # A body that only the close would end is over at the end marker, however long the socket stays open.
+    ended_by_marker = message.framing == "close" and answer.ended
+    if not message.complete and not ended_by_marker:
+        return "truncated", f"truncated: the body (framing: {message.framing}) did not end"
+    if reason is None and not answer.generated and answer.ended:
+        return "empty", "the response ended without any token and without a finish reason"
+    if reason is None:
+        return "truncated", "truncated: no finish reason" + ("" if answer.ended else " and no end marker")
+    if not answer.generated:
+        return "empty", "no token was generated"
+    return None, None
