@@ -1,0 +1,82 @@
+"""Evidence tables as arrays: the only place of this package that speaks Arrow."""
+
+from __future__ import annotations
+
+from typing import Any, Final, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute
+
+__all__ = [
+    "ABSENT",
+    "Flags",
+    "Int64s",
+    "between",
+    "floats",
+    "int64s",
+    "kinds",
+    "marked",
+    "present",
+    "select",
+    "tally",
+]
+
+Int64s: TypeAlias = npt.NDArray[np.int64]
+Flags: TypeAlias = npt.NDArray[np.bool_]
+
+ABSENT: Final = int(np.iinfo(np.int64).min)
+"""Stands for null in the int64 arrays of this package; no stamp and no count can reach it."""
+
+_compute: Any = pyarrow.compute  # its stubs cannot type kernels on columns of a type known only at run time
+
+
+def int64s(table: pa.Table, name: str) -> Int64s:
+    """An integer column as int64, null as `ABSENT`."""
+    filled: Int64s = _compute.fill_null(table[name].cast(pa.int64()), ABSENT).to_numpy()
+    return filled
+
+
+def floats(table: pa.Table, name: str) -> npt.NDArray[np.float64]:
+    """The values of a double column that are not null."""
+    values: npt.NDArray[np.float64] = table[name].drop_null().to_numpy()
+    return values
+
+
+def present(values: Int64s) -> Flags:
+    """Where ``values`` are not null."""
+    there: Flags = values != ABSENT
+    return there
+
+
+def marked(table: pa.Table, name: str) -> Flags:
+    """Where a column is not null."""
+    valid: Flags = _compute.is_valid(table[name]).to_numpy()
+    return valid
+
+
+def kinds(table: pa.Table, name: str, *wanted: str) -> Flags:
+    """Where a string column is one of ``wanted``; null is none of them."""
+    values = pa.array(wanted, type=pa.string())
+    found: Flags = _compute.is_in(table[name].cast(pa.string()), value_set=values).to_numpy()
+    return found
+
+
+def select(table: pa.Table, rows: Flags) -> pa.Table:
+    """The rows that are marked."""
+    return table.filter(pa.array(rows))
+
+
+def between(table: pa.Table, name: str, start: int, end: int) -> pa.Table:
+    """The rows whose integer column lies in [start, end]."""
+    values = int64s(table, name)
+    return select(table, (values >= start) & (values <= end))
+
+
+def tally(table: pa.Table, name: str, *, null: str | None = None) -> dict[str, int]:
+    """How often each value of a string column occurs, by name; nulls count as ``null``, or not at all."""
+    column = table[name].cast(pa.string())
+    column = column.drop_null() if null is None else _compute.fill_null(column, null)
+    counted = _compute.value_counts(column)
+    return dict(sorted((str(row["values"]), int(row["counts"])) for row in counted.to_pylist()))
