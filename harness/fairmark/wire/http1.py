@@ -73,22 +73,17 @@ def deframe(reads: Sequence[Read], *, closed: bool) -> Message:
         if collector.end_read is not None:
             surplus = surplus or bool(read.data)
         elif error is None:
-            error = _feed(parser, read.data)
-        for part in parts[counted:]:
-            size += len(part)
-        counted = len(parts)
+            try:
+                parser.feed_data(read.data)
+            except httptools.HttpParserUpgrade:
+                error = "the server switched protocols"
+            except httptools.HttpParserError as problem:
+                error = str(problem) or type(problem).__name__
+        while counted < len(parts):
+            size += len(parts[counted])
+            counted += 1
         ends.append(size)
     return _message(collector, ends, error, surplus, closed)
-
-
-def _feed(parser: httptools.HttpResponseParser, data: bytes) -> str | None:
-    try:
-        parser.feed_data(data)
-    except httptools.HttpParserUpgrade:
-        return "the server switched protocols"
-    except httptools.HttpParserError as error:
-        return str(error) or type(error).__name__
-    return None
 
 
 def _message(

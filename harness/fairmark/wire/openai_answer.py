@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from fairmark.wire.json_text import NotJsonError, loads, one_line
 
@@ -12,12 +12,8 @@ __all__ = ["Answer", "Piece", "chat_piece", "completion_piece"]
 _GENERATED: Final = frozenset({"content", "reasoning", "tool"})
 
 
-class Piece(NamedTuple):
-    """What one choice adds to the answer; ``tool`` says that it holds part of a tool call."""
-
-    text: str
-    reasoning: str
-    tool: bool
+Piece = tuple[str, str, bool]
+"""What one choice adds to the answer: text, reasoning, and whether it holds part of a tool call."""
 
 
 class _MalformedError(ValueError):
@@ -30,19 +26,22 @@ def chat_piece(choice: Mapping[str, Any]) -> Piece:
     if message is None:
         message = choice.get("message")
     if message is None:
-        return Piece("", "", False)
+        return "", "", False
     if not isinstance(message, dict):
         raise _MalformedError(f"a message that is not an object: {message!r}")
+    text = message.get("content")
+    if len(message) == 1 and type(text) is str:
+        return text, "", False
     # A refusal is what the user gets to see instead of content.
     text = _string(message, "content") or _string(message, "refusal")
     # Servers disagree about the name; those that send both repeat the same text.
     reasoning = _string(message, "reasoning_content") or _string(message, "reasoning")
-    return Piece(text, reasoning, bool(message.get("tool_calls") or message.get("function_call")))
+    return text, reasoning, bool(message.get("tool_calls") or message.get("function_call"))
 
 
 def completion_piece(choice: Mapping[str, Any]) -> Piece:
     """Take a choice of a text completion apart."""
-    return Piece(_string(choice, "text"), "", False)
+    return _string(choice, "text"), "", False
 
 
 def _string(holder: Mapping[str, Any], name: str) -> str:
@@ -105,11 +104,18 @@ class Answer:
             document = loads(data)
             if not isinstance(document, dict):
                 raise _MalformedError(f"not an object: {one_line(str(document))}")
-            problem = self.error_in(document, name)
-            if problem is not None:
-                self.fail("engine_error", problem)
-                return "error", None
-            return self._take(document)
+            if name or "error" in document or ("object" in document and document["object"] == "error"):
+                problem = self.error_in(document, name)
+                if problem is not None:
+                    self.fail("engine_error", problem)
+                    return "error", None
+            usage = document.get("usage")
+            if usage is not None:
+                self._take_usage(usage)
+            choices = document.get("choices")
+            if not choices:
+                return ("usage" if usage is not None else None), None
+            return self._take_choice(self._first(choices), document, usage is not None)
         except (NotJsonError, _MalformedError) as error:
             self.fail("malformed", f"{one_line(str(error))}; in: {one_line(data.decode('utf-8', 'replace'))}")
             return "error", None
@@ -131,44 +137,48 @@ class Answer:
             error = error["message"]
         return one_line(str(error)) or "an error without a message"
 
-    def _take(self, document: Mapping[str, Any]) -> tuple[str | None, int | None]:
-        usage = document.get("usage")
-        if usage is not None:
-            self._take_usage(usage)
-        choices = document.get("choices")
-        if not choices:
-            return ("usage" if usage is not None else None), None
-        if not isinstance(choices, list) or not isinstance(choices[0], dict):
-            raise _MalformedError("choices is not a list of objects")
-        if len(choices) > 1 or choices[0].get("index", 0) != 0:
-            self.flags.add("extra_choices")
+    def _first(self, choices: Any) -> dict[str, Any]:
+        """The choice with index 0; an empty one when there are only others."""
+        if not isinstance(choices, list):
+            raise _MalformedError("choices is not a list")
+        first: dict[str, Any] = {}
         for choice in choices:
-            if isinstance(choice, dict) and choice.get("index", 0) == 0:
-                return self._take_choice(choice, document, usage is not None)
-        return "role", None
+            if not isinstance(choice, dict):
+                raise _MalformedError(f"a choice that is not an object: {choice!r}")
+            if choice.get("index", 0) == 0:
+                first = choice
+            else:
+                self.flags.add("extra_choices")
+        return first
 
     def _take_choice(
         self, choice: Mapping[str, Any], document: Mapping[str, Any], counts: bool
     ) -> tuple[str, int | None]:
-        piece = self._piece(choice)
+        text, reasoning, tool = self._piece(choice)
         reason = choice.get("finish_reason")
         ids = choice.get("token_ids")
-        kind = _kind(piece, reason, ids)
+        if text:
+            kind = "content"
+            self.text.append(text)
+        else:
+            kind = "reasoning" if reasoning else "tool" if tool else _kind_without_output(reason, ids)
+        if reasoning:
+            self.reasoning.append(reasoning)
         if kind in _GENERATED:
             self.generated = True
             if self.finish_reason is not None:
                 self.flags.add("tokens_after_finish")
-            if piece.text:
-                self.text.append(piece.text)
-            if piece.reasoning:
-                self.reasoning.append(piece.reasoning)
         if reason is not None:
             if not isinstance(reason, str):
                 raise _MalformedError(f"finish_reason is not a string: {reason!r}")
             self.finish_reason = reason
-        prompt_ids = document.get("prompt_token_ids") or choice.get("prompt_token_ids")
-        if isinstance(prompt_ids, list):
-            self._input_ids = len(prompt_ids)
+        if self._input_ids is None:
+            prompt_ids = document.get("prompt_token_ids") or choice.get("prompt_token_ids")
+            if isinstance(prompt_ids, list):
+                self._input_ids = len(prompt_ids)
+        if ids is None and not counts:
+            self._without_ids = self._without_ids or kind in _GENERATED
+            return kind, None
         return kind, self._count(kind, ids, counts)
 
     def _count(self, kind: str, ids: Any, counts: bool) -> int | None:
@@ -219,13 +229,7 @@ class Answer:
         return self._cached
 
 
-def _kind(piece: Piece, reason: Any, ids: Any) -> str:
-    if piece.text:
-        return "content"
-    if piece.reasoning:
-        return "reasoning"
-    if piece.tool:
-        return "tool"
+def _kind_without_output(reason: Any, ids: Any) -> str:
     if reason is not None:
         return "finish"
     # Ids without text: generated, but held back until they make up whole characters.

@@ -99,7 +99,8 @@ def _is_stream(message: Message, stream: bool | None) -> bool:
 def _streamed(message: Message, reads: Sequence[Read], answer: Answer) -> list[Event]:
     events: list[Event] = []
     read_of = message.read_of
-    for data, name, end in sse.events(message.body):
+    sent = sse.events(message.body)
+    for data, name, end in zip(sent.data, sent.names, sent.ends, strict=True):
         if not data:
             continue
         if answer.ended:
@@ -116,7 +117,7 @@ def _streamed(message: Message, reads: Sequence[Read], answer: Answer) -> list[E
             events.append(Event(arrival_ns, read, kind, n_tokens))
     if not answer.ended:
         answer.flags.add("no_end_marker")
-    if sse.unfinished(message.body):
+    if sent.rest:
         answer.flags.add("unfinished_event")
     return events
 

@@ -9,43 +9,70 @@ they came, so a character that is spread over reads or chunks is whole again bef
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import accumulate
+from typing import Final
 
-__all__ = ["events", "unfinished"]
+__all__ = ["Events", "events"]
 
-_BOM = b"\xef\xbb\xbf"
+_BOM: Final = b"\xef\xbb\xbf"
 # The end of an event's last line, then the empty line. The group is atomic so that one CRLF is never taken
 # for two line ends. The event is complete at the CR of the empty line: a LF after it adds nothing.
-_EMPTY_LINE = re.compile(rb"(?>\r\n|\n|\r)(\r\n?|\n)")
+_EMPTY_LINE: Final = re.compile(rb"(?>\r\n|\n|\r)(\r\n?|\n)")
+_DATA: Final = b"data: "
 
 
-def events(body: bytes) -> Iterator[tuple[bytes, bytes, int]]:
-    """The events in ``body``, in linear time and without a limit on their size.
+@dataclass(frozen=True, slots=True)
+class Events:
+    """The events of a stream, as columns of equal length.
 
-    Yields:
-        ``(data, name, end)``: the joined data lines; the value of the last ``event`` field, empty when there
-        is none; and how many bytes of ``body`` complete the event. Events without a data line are left
-        out, as the standard demands. ``id`` and ``retry`` serve reconnection and are ignored.
+    Attributes:
+        data: the joined data lines of each event. Events without a data line are left out, as the standard
+            demands; ``id`` and ``retry`` serve reconnection and are ignored.
+        names: the value of the last ``event`` field, empty when there is none.
+        ends: how many bytes of the body complete each event.
+        rest: what follows the last complete event: nothing, after a stream that ended well.
     """
-    start = len(_BOM) if body.startswith(_BOM) else 0
-    for match in _EMPTY_LINE.finditer(body, start):
-        block = body[start : match.start()]
-        start = match.end()
-        # Nearly every event of an inference server is one line.
-        if block.startswith(b"data: ") and b"\n" not in block and b"\r" not in block:
-            yield block[6:], b"", match.start(1) + 1
-            continue
-        data, name = _fields(block)
-        if data is not None:
-            yield data, name, match.start(1) + 1
+
+    data: Sequence[bytes]
+    names: Sequence[bytes]
+    ends: Sequence[int]
+    rest: bytes
 
 
-def unfinished(body: bytes) -> bytes:
-    """What follows the last complete event of ``body``: nothing, after a stream that ended well."""
+def events(body: bytes) -> Events:
+    """The events in ``body``, in linear time and without a limit on their size."""
     start = len(_BOM) if body.startswith(_BOM) else 0
+    plain = _plain(body, start)
+    if plain is not None:
+        return plain
+    data: list[bytes] = []
+    names: list[bytes] = []
+    ends: list[int] = []
     for match in _EMPTY_LINE.finditer(body, start):
+        joined, name = _fields(body[start : match.start()])
         start = match.end()
-    return body[start:].strip(b"\r\n")
+        if joined is not None:
+            data.append(joined)
+            names.append(name)
+            ends.append(match.start(1) + 1)
+    return Events(data, names, ends, body[start:].strip(b"\r\n"))
+
+
+def _plain(body: bytes, start: int) -> Events | None:
+    """The events of a stream in which each is exactly ``data: …`` LF LF, as most servers write it; or None.
+
+    Same result as the general way, many times faster. Cutting at ``LF LF data:`` leaves n pieces; if the body
+    begins and ends as it should and has no CR and 2n LFs, no piece can hold a line end of its own.
+    """
+    if not (body.startswith(_DATA, start) and body.endswith(b"\n\n")) or b"\r" in body:
+        return None
+    data = body[start + len(_DATA) : -2].split(b"\n\n" + _DATA)
+    if body.count(b"\n") != 2 * len(data):
+        return None
+    ends = list(accumulate([len(d) + len(_DATA) + 2 for d in data], initial=start))
+    return Events(data, [b""] * len(data), ends[1:], b"")
 
 
 def _fields(block: bytes) -> tuple[bytes | None, bytes]:
