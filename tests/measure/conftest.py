@@ -6,6 +6,7 @@ import copy
 import json
 from collections.abc import Callable, Mapping, Sequence
 from importlib import resources
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,8 +16,6 @@ from fairmark.evidence.evidence import Evidence
 from fairmark.evidence.tables import table
 from fairmark.measure.measure import measure
 from fairmark.scenario.load import parse_scenario
-
-MS = 1_000_000
 
 SCENARIO = """
 schema = "fairmark/scenario/1"
@@ -39,7 +38,7 @@ def columns(rows: Sequence[Mapping[str, Any]]) -> dict[str, list[Any]]:
     return {name: [row.get(name) for row in rows] for name in names}
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def facts_of() -> Callable[..., dict[str, Any]]:
     def make(
         kind: str = "Server", constraints: str = "", more: str = "", samples: str = "", settings: str = ""
@@ -54,7 +53,7 @@ def facts_of() -> Callable[..., dict[str, Any]]:
     return make
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def evidence_of() -> Callable[..., Evidence]:
     """Evidence from query rows (times in ns); the plan follows from them unless it is given."""
 
@@ -93,7 +92,7 @@ def phase_schema() -> Draft202012Validator:
     return Draft202012Validator({"$defs": schema["$defs"], "$ref": "#/$defs/phase"})
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def measured(phase_schema: Draft202012Validator) -> Callable[..., dict[str, Any]]:
     """Measure one phase, and hold the result against the schema and against strict JSON."""
 
@@ -105,3 +104,22 @@ def measured(phase_schema: Draft202012Validator) -> Callable[..., dict[str, Any]
         return metrics[phase]
 
     return run
+
+
+@pytest.fixture(scope="session")
+def make_phase(
+    evidence_of: Callable[..., Evidence],
+    facts_of: Callable[..., dict[str, Any]],
+    measured: Callable[..., dict[str, Any]],
+) -> Callable[..., dict[str, Any]]:
+    """Measure query rows of a plain Server scenario."""
+    facts = facts_of()
+    return lambda rows: measured(evidence_of(rows), facts)
+
+
+@pytest.fixture(scope="session")
+def case() -> Callable[[str], dict[str, Any]]:
+    """A case of ``data/metric_cases.json`` by id."""
+    text = Path(__file__).with_name("data").joinpath("metric_cases.json").read_text(encoding="utf-8")
+    cases = {entry["id"]: entry for entry in json.loads(text)}
+    return lambda name: cases[name]

@@ -30,6 +30,7 @@ def counts(phase: Phase, terms: Terms) -> dict[str, Any]:
             "failed": issued - completed,
             "by_failure": tally(select(phase.table, ~phase.ok), "failure", null="aborted"),
             "failure_rate": ratio(issued - completed, issued),
+            "out_of_order": int(phase.out_of_order().sum()),
             "judged_queries": issued if terms.kind == "Offline" else queries,
             "min_queries": terms.min_query_count,
         },

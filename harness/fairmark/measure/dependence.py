@@ -14,23 +14,29 @@ from fairmark.measure.arrow import Flags
 
 __all__ = ["effective_size", "variance_inflation"]
 
-_DIRECT_LAGS: Final = 64
-"""Lags tried one by one before paying for all of them at once; independent data needs two or three."""
+_DIRECT_PAIRS: Final = 32
+"""Pairs of lags tried one by one before paying for all of them at once; independent data needs one or two."""
 
 
 def _autocovariances(x: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
-    """Sums x[i]*x[i+lag] for every lag, by FFT in O(n log n)."""
+    """Sums x[i] * x[i + lag] for every lag, by FFT in O(n log n)."""
     size = 1 << (2 * len(x) - 1).bit_length()
     spectrum = np.fft.rfft(x, size)
     return np.fft.irfft(spectrum * spectrum.conj(), size)[: len(x)]
 
 
-def _positive_sum(lags: npt.NDArray[np.float64]) -> tuple[float, bool]:
-    """Sum of the leading pairs (2m, 2m+1) that are positive, and whether a pair ended it."""
+def _positive_sum(x: npt.NDArray[np.float64]) -> float:
+    """Sum of the autocovariances up to the first pair of lags (2m, 2m + 1) that is not positive."""
+    total = 0.0
+    for lag in range(0, min(2 * _DIRECT_PAIRS, len(x) - 1), 2):
+        pair = float(x[: len(x) - lag] @ x[lag:] + x[: len(x) - lag - 1] @ x[lag + 1 :])
+        if pair <= 0:
+            return total
+        total += pair
+    lags = _autocovariances(x)
     pairs = lags[: len(lags) // 2 * 2].reshape(-1, 2).sum(axis=1)
     ends = np.flatnonzero(pairs <= 0)
-    stop = int(ends[0]) if len(ends) else len(pairs)
-    return float(pairs[:stop].sum()), bool(len(ends))
+    return float(pairs[: ends[0] if len(ends) else None].sum())
 
 
 def effective_size(indicator: Flags) -> float:
@@ -45,11 +51,7 @@ def effective_size(indicator: Flags) -> float:
     variance = float(x @ x)
     if variance == 0:
         return float(n)
-    few = min(_DIRECT_LAGS, n)
-    total, ended = _positive_sum(np.array([x[: n - lag] @ x[lag:] for lag in range(few)]))
-    if not ended and few < n:
-        total, _ = _positive_sum(_autocovariances(x))
-    tau = 2.0 * total / variance - 1.0
+    tau = 2.0 * _positive_sum(x) / variance - 1.0
     return n / max(tau, 1.0)
 
 

@@ -58,6 +58,16 @@ class Phase:
         last = int(self.completed[ended].max()) if ended.any() else int(self.issued.max())
         return np.where(ended, self.completed, max(last, int(self.issued.max())))
 
+    def out_of_order(self) -> Flags:
+        """Where a later stamp lies before an earlier one, from the scheduled time to the completion."""
+        latest, wrong = self.scheduled, np.zeros(len(self), dtype=np.bool_)
+        stamps = (self.issued, self.sent, self.first_byte, self.first_token, self.last_token, self.completed)
+        for stamp in stamps:
+            there = present(stamp)
+            wrong |= there & (stamp < latest)
+            latest = np.where(there, np.maximum(stamp, latest), latest)
+        return wrong
+
     def tpot(self) -> Int64s:
         """(completed - first token) // (n - 1) in ns: LoadGen's TPOT (logging.cc:475-476); needs n >= 2."""
         n = self.output_tokens
