@@ -1,0 +1,136 @@
+"""The worker processes of a run: started, watched, let through the phases, and always ended."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from time import monotonic_ns
+from types import TracebackType
+from typing import IO, Final
+
+from fairmark.drive.worker import FATAL
+from fairmark.evidence.live import LiveStore
+
+__all__ = ["Crew"]
+
+_POLL_S: Final = 0.02
+_HEADSTART_NS: Final = 20_000_000
+"""From permission to epoch: ten times what workers need to notice."""
+
+_EXIT_PATIENCE_S: Final = 5.0
+_CLOSE_PATIENCE_NS: Final = 10_000_000_000
+
+
+class Crew:
+    """The workers of one run, as a context manager: none outlives it.
+
+    Args:
+        heads: the request heads, one per endpoint.
+        logs: where the workers' error output goes.
+        lock: a descriptor that every worker holds open as long as it lives.
+    """
+
+    def __init__(self, store: LiveStore, heads: Sequence[bytes], logs: Path, lock: int | None = None) -> None:
+        self._store = store
+        self._heads = json.dumps([head.decode("latin-1") for head in heads]).encode()
+        self._logs = logs
+        self._lock = () if lock is None else (lock,)
+        self._processes: list[subprocess.Popen[bytes]] = []
+        self._files: list[IO[bytes]] = []
+        self.control = store.control()
+        self.detail: str | None = None
+
+    def __enter__(self) -> Crew:
+        for number in range(self._store.workers):
+            self._files.append((self._logs / f"worker-{number}.log").open("wb"))
+            # A session of its own: Ctrl-C in the terminal is the coordinator's to handle.
+            process = subprocess.Popen(
+                [sys.executable, "-m", "fairmark.drive.worker", str(self._store.folder), str(number)],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.DEVNULL,
+                stderr=self._files[-1],
+                start_new_session=True,
+                pass_fds=self._lock,
+            )
+            self._processes.append(process)
+            assert process.stdin is not None
+            process.stdin.write(self._heads)
+            process.stdin.close()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        deadline = time.monotonic() + (_EXIT_PATIENCE_S if kind is None else 0.0)
+        for process in self._processes:
+            try:
+                process.wait(max(0.0, deadline - time.monotonic()))
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+        for file in self._files:
+            file.close()
+
+    def drive(self, phase: int, watch: Callable[[], None]) -> bool:
+        """Take all workers through ``phase``.
+
+        Args:
+            watch: called at every look at the workers; it may ask the control page to stop.
+
+        Returns:
+            Whether the next phase may follow.
+        """
+        self._wait(lambda number: self.control.workers[number].ready > phase, phase, watch)
+        if self._stopped(phase):
+            self._wait(lambda number: bool(self.control.workers[number].reason(phase)), phase, watch)
+            return False
+        self.control.release(phase, monotonic_ns() + _HEADSTART_NS)
+        self._wait(lambda number: bool(self.control.workers[number].reason(phase)), phase, watch)
+        return not self._stopped(phase)
+
+    def _stopped(self, phase: int) -> bool:
+        return bool(self.control.stop_level) or any(w.reason(phase) in FATAL for w in self.control.workers)
+
+    def _wait(self, done: Callable[[int], bool], phase: int, watch: Callable[[], None]) -> None:
+        """Look at the workers until each of them is done or has exited."""
+        closing_since_ns = 0
+        while True:
+            watch()
+            gone = [number for number, process in enumerate(self._processes) if process.poll() is not None]
+            self._spread(phase, gone)
+            if all(number in gone or done(number) for number in range(len(self._processes))):
+                return
+            if self.control.stop_level >= 2:
+                closing_since_ns = closing_since_ns or monotonic_ns()
+                if monotonic_ns() - closing_since_ns > _CLOSE_PATIENCE_NS:
+                    self._kill("a worker did not close when told to")
+            time.sleep(_POLL_S)
+
+    def _spread(self, phase: int, gone: Sequence[int]) -> None:
+        """What ends one worker ends the run: the others stop issuing and drain."""
+        for number in gone:
+            if not self.control.workers[number].reason(phase):
+                code = self._processes[number].returncode
+                self.detail = (
+                    self.detail or f"worker {number} ended with code {code}{self._last_line(number)}"
+                )
+                self.control.request_stop(1, "worker_died")
+        for number, worker in enumerate(self.control.workers):
+            reason = worker.reason(phase)
+            if reason in FATAL and not self.control.stop_level:
+                self.detail = self.detail or (self._last_line(number).removeprefix(": ") or None)
+                self.control.request_stop(1, reason)
+
+    def _last_line(self, number: int) -> str:
+        lines = (self._logs / f"worker-{number}.log").read_text("utf-8", "replace").strip().splitlines()
+        return f": {lines[-1]}" if lines else ""
+
+    def _kill(self, detail: str) -> None:
+        self.detail = self.detail or detail
+        for process in self._processes:
+            process.kill()
+            process.wait()

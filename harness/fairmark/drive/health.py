@@ -1,0 +1,124 @@
+"""The client's own health while it drives: stalls of its loop, pauses of its collector, its share of CPU."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from time import monotonic_ns
+from typing import Any, Final
+
+import psutil
+
+from fairmark.drive.pacing import Timerfd
+from fairmark.evidence.store import LogWriter
+
+__all__ = ["Health", "freeze_heap"]
+
+_BEAT_NS: Final = 2_000_000
+"""A stall is seen if it holds up one of these beats; every stall over twice this long does."""
+
+_STALL_NS: Final = 1_000_000
+_SLOW_BEAT_S: Final = 0.005
+_SAMPLE_NS: Final = 1_000_000_000
+
+
+def freeze_heap() -> None:
+    """Collect once, then keep the collector away from everything that exists and switch it off."""
+    gc.collect()
+    gc.freeze()
+    gc.disable()
+
+
+class Health:
+    """Writes health figures into the worker's log.
+
+    Args:
+        gauges: further figures to sample every second, by name.
+    """
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        log: LogWriter,
+        cores: Sequence[int],
+        gauges: Mapping[str, Callable[[], float]],
+    ) -> None:
+        self._loop = loop
+        self._log = log
+        self._cores = cores
+        self._gauges = gauges
+        self._timer: Timerfd | None = None
+        self._handle: asyncio.TimerHandle | None = None
+        self._expected_ns = 0
+        self._pause_began_ns = 0
+        self._sampled_ns = 0
+        self._cpu_ns = 0
+        self._steal_s = 0.0
+
+    def start(self) -> None:
+        """Begin watching."""
+        gc.callbacks.append(self._collecting)
+        self._sampled_ns, self._cpu_ns = monotonic_ns(), time.process_time_ns()
+        self._steal_s = self._stolen_s()
+        self._expected_ns = monotonic_ns() + _BEAT_NS
+        if sys.platform == "linux":
+            self._timer = Timerfd()
+            self._timer.set(self._expected_ns, _BEAT_NS)
+            self._loop.add_reader(self._timer.descriptor, self._beat)
+        else:
+            self._handle = self._loop.call_later(_SLOW_BEAT_S, self._slow_beat)
+
+    def stop(self) -> None:
+        """Stop watching."""
+        gc.callbacks.remove(self._collecting)
+        if self._timer is not None:
+            self._loop.remove_reader(self._timer.descriptor)
+            self._timer.close()
+        if self._handle is not None:
+            self._handle.cancel()
+
+    def sample(self, now: int) -> None:
+        """Once a second: CPU used, CPU stolen by the hypervisor, memory, and the gauges."""
+        elapsed_ns = now - self._sampled_ns
+        if elapsed_ns < _SAMPLE_NS:
+            return
+        cpu_ns, steal_s = time.process_time_ns(), self._stolen_s()
+        self._log.health("cpu_fraction", now, (cpu_ns - self._cpu_ns) / elapsed_ns)
+        self._log.health("steal_fraction", now, (steal_s - self._steal_s) / (elapsed_ns / 1e9))
+        self._log.health("resident_bytes", now, psutil.Process().memory_info().rss)
+        for name, gauge in self._gauges.items():
+            self._log.health(name, now, gauge())
+        self._sampled_ns, self._cpu_ns, self._steal_s = now, cpu_ns, steal_s
+
+    def _stolen_s(self) -> float:
+        """Seconds stolen from this worker's cores, the mean over them; 0 where the system does not say."""
+        times = psutil.cpu_times(percpu=True)
+        cores = [c for c in self._cores if c < len(times)] or range(len(times))
+        return sum(getattr(times[c], "steal", 0.0) for c in cores) / len(cores)
+
+    def _beat(self) -> None:
+        assert self._timer is not None
+        now = monotonic_ns()
+        beats = self._timer.read()
+        self._stalled(now, now - self._expected_ns)
+        self._expected_ns += beats * _BEAT_NS
+
+    def _slow_beat(self) -> None:
+        now = monotonic_ns()
+        self._stalled(now, now - self._expected_ns)
+        self._expected_ns = now + int(_SLOW_BEAT_S * 1e9)
+        self._handle = self._loop.call_later(_SLOW_BEAT_S, self._slow_beat)
+
+    def _stalled(self, now: int, late_ns: int) -> None:
+        if late_ns > _STALL_NS:
+            self._log.health("loop_stall_ns", now, late_ns)
+
+    def _collecting(self, phase: str, info: Mapping[str, Any]) -> None:
+        now = monotonic_ns()
+        if phase == "start":
+            self._pause_began_ns = now
+        else:
+            self._log.health("gc_pause_ns", now, now - self._pause_began_ns)

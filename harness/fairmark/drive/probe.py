@@ -1,0 +1,92 @@
+"""One request before the run: what is plainly wrong with the endpoint shows here, in one line."""
+
+from __future__ import annotations
+
+import http.client
+import ssl
+from collections.abc import Mapping
+from time import monotonic_ns
+from typing import Any, Final
+
+from fairmark.errors import SutError
+from fairmark.sut.api import Endpoint
+from fairmark.wire.dialects import Dialect
+from fairmark.wire.response import Read
+
+__all__ = ["probe"]
+
+_MAX_EXCERPT: Final = 200
+_LONGEST_S: Final = 60.0
+
+
+def probe(
+    endpoint: Endpoint, body: bytes, dialect: Dialect, *, stream: bool, timeout_s: float
+) -> dict[str, Any]:
+    """Send ``body`` to ``endpoint`` and look at the answer.
+
+    Truncated, empty and failed generations are the run's to count; a server that refuses the request or
+    speaks something else is not worth a run.
+
+    Returns:
+        What was observed: ``http_status``, ``server``, ``content_type``.
+
+    Raises:
+        SutError: it cannot be reached, is no HTTP server, does not accept the request or answers in
+            another dialect.
+    """
+    where = f"{'https' if endpoint.tls else 'http'}://{endpoint.host}:{endpoint.port}{endpoint.path}"
+    try:
+        response, content = _ask(endpoint, body, min(timeout_s, _LONGEST_S))
+    except TimeoutError as error:
+        raise SutError(f"{where}: no answer to a first request in time") from error
+    except ssl.SSLError as error:
+        raise SutError(f"{where}: TLS failed ({error.reason or error})") from error
+    except (http.client.BadStatusLine, http.client.UnknownProtocol) as error:
+        raise SutError(f"{where}: what listens there does not speak HTTP") from error
+    except (OSError, http.client.HTTPException) as error:
+        raise SutError(f"{where}: the connection failed ({_reason(error)})") from error
+    if response.status != 200:
+        excerpt = " ".join(content.decode("utf-8", "replace").split())[:_MAX_EXCERPT]
+        raise SutError(f"{where}: answered HTTP {response.status} to a first request: {excerpt}")
+    _check_dialect(where, response, content, dialect, stream=stream)
+    return {
+        "http_status": response.status,
+        "server": response.getheader("Server"),
+        "content_type": response.getheader("Content-Type"),
+    }
+
+
+def _ask(endpoint: Endpoint, body: bytes, timeout_s: float) -> tuple[http.client.HTTPResponse, bytes]:
+    kind = http.client.HTTPSConnection if endpoint.tls else http.client.HTTPConnection
+    connection = kind(endpoint.host, endpoint.port, timeout=timeout_s)
+    headers: Mapping[str, str] = {
+        "Content-Type": "application/json",
+        "Accept-Encoding": "identity",
+        **endpoint.headers,
+        **endpoint.secret_headers,
+    }
+    try:
+        connection.request("POST", endpoint.path, body, dict(headers))
+        response = connection.getresponse()
+        try:
+            return response, response.read()
+        except http.client.IncompleteRead as cut:
+            return response, cut.partial
+        except ConnectionError:
+            return response, b""
+    finally:
+        connection.close()
+
+
+def _check_dialect(
+    where: str, response: http.client.HTTPResponse, content: bytes, dialect: Dialect, *, stream: bool
+) -> None:
+    kind = response.getheader("Content-Type") or "application/octet-stream"
+    head = f"HTTP/1.1 200 OK\r\nContent-Type: {kind}\r\nContent-Length: {len(content)}\r\n\r\n"
+    answer = dialect.decode([Read(monotonic_ns(), head.encode() + content)], closed=False, stream=stream)
+    if answer.failure == "malformed":
+        raise SutError(f"{where}: the answer is not {dialect.name} ({answer.failure_detail})")
+
+
+def _reason(error: Exception) -> str:
+    return getattr(error, "strerror", None) or str(error) or type(error).__name__

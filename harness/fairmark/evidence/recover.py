@@ -1,0 +1,79 @@
+"""Closing the log of a run that was killed."""
+
+from __future__ import annotations
+
+import fcntl
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from fairmark.errors import EvidenceError
+from fairmark.evidence.closing import close_run
+from fairmark.evidence.journal import Journal
+from fairmark.evidence.live import LIVE, open_store
+
+__all__ = ["LOCK", "Recovered", "recover"]
+
+LOCK: Final = "lock"
+"""Inside the live store: locked by the coordinator and every worker for as long as they live."""
+
+_PATIENCE_S: Final = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class Recovered:
+    """What a recovery found.
+
+    Attributes:
+        stop_reason: as it is in the record now.
+        issued, completed: samples of all phases; completed ones are successes.
+        aborted: samples that were in flight when the run was killed.
+    """
+
+    stop_reason: str
+    issued: int
+    completed: int
+    aborted: int
+
+
+def recover(folder: Path) -> Recovered:
+    """Close the killed run in ``folder``: write its tables and its record, with all that was stamped.
+
+    Queries in flight become failures of the kind ``aborted``. The run stays what it is, incomplete.
+
+    Raises:
+        EvidenceError: there is nothing to recover, the store is damaged, or the run is still going on.
+    """
+    live = folder / LIVE
+    if not (live / "layout.json").exists():
+        raise EvidenceError(f"{folder}: has no unfinished run to recover")
+    with (live / LOCK).open("a") as lock:
+        _take(lock.fileno(), folder)
+        control = open_store(live).control()
+        if not control.stop_reason:
+            control.request_stop(2, "terminated")
+        Journal(folder / "evidence" / "journal.jsonl").append("recovering")
+        detail = "the run was killed before it could close its log; recovered afterwards"
+        closed = close_run(folder, detail=detail, after=None)
+    sealed = closed.sealed
+    return Recovered(
+        stop_reason=closed.facts["outcome"]["stop_reason"],
+        issued=sum(sealed.issued.values()),
+        completed=sum(sealed.completed.values()),
+        aborted=sealed.never_ended,
+    )
+
+
+def _take(descriptor: int, folder: Path) -> None:
+    """Wait for the workers of a killed coordinator, which close as soon as they notice."""
+    deadline = time.monotonic() + _PATIENCE_S
+    while True:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            if time.monotonic() > deadline:
+                raise EvidenceError(f"{folder}: the run is still going on") from None
+            time.sleep(0.05)
+        else:
+            return
