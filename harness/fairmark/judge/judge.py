@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, Final
+from collections.abc import Callable, Mapping
+from typing import Any, Final, TypeAlias
 
 from fairmark.judge.pointer import MISSING, resolve
 from fairmark.judge.rules import Outcome, Rule, Ruleset
-from fairmark.judge.vocabulary import is_number, pointers_in, satisfied
+from fairmark.judge.vocabulary import checker, comparisons_in, is_number
 from fairmark.judge.words import fill
 
 __all__ = ["judge"]
+
+Satisfies: TypeAlias = Callable[[Any, Mapping[str, Any]], bool]
 
 _TYPES: Final = {"string": str, "boolean": bool, "array": list, "object": dict}
 
@@ -21,8 +23,9 @@ def judge(record: Mapping[str, Any], ruleset: Ruleset) -> dict[str, Any]:
     VALID when every error-level rule that applies passes; INSUFFICIENT when those that do not pass only lack
     queries or time; INVALID otherwise, and when no rule applies. "Not evaluable" never passes.
     """
-    applying = [rule for rule in ruleset.rules if _applies(rule, record)]
-    results = [_result(rule, record) for rule in applying]
+    satisfies = checker(record)
+    applying = [rule for rule in ruleset.rules if rule.applies is None or satisfies(record, rule.applies)]
+    results = [_result(rule, record, satisfies) for rule in applying]
     broken = [r for r in results if r["severity"] == "error" and r["outcome"] != "pass"]
     warned = [r for r in results if r["severity"] == "warning" and r["outcome"] != "pass"]
     reasons = [result["message"] for result in broken]
@@ -47,17 +50,13 @@ def _verdict(results: list[dict[str, Any]], broken: list[dict[str, Any]]) -> str
     return "INVALID"
 
 
-def _applies(rule: Rule, record: Mapping[str, Any]) -> bool:
-    return rule.applies is None or satisfied(record, record, rule.applies)
-
-
-def _result(rule: Rule, record: Mapping[str, Any]) -> dict[str, Any]:
+def _result(rule: Rule, record: Mapping[str, Any], satisfies: Satisfies) -> dict[str, Any]:
     lacking = _lacking(rule, record)
     found = resolve(record, rule.at)
     outcome: Outcome
     if lacking is not None:
         outcome, message = rule.missing, f"{rule.title} cannot be judged: {lacking}"
-    elif satisfied(record, found, rule.schema):
+    elif satisfies(found, rule.schema):
         outcome, message = "pass", rule.title
     else:
         outcome, message = rule.failing, fill(rule.message, record)
@@ -77,7 +76,7 @@ def _result(rule: Rule, record: Mapping[str, Any]) -> dict[str, Any]:
 
 def _lacking(rule: Rule, record: Mapping[str, Any]) -> str | None:
     """Why the rule cannot be asked: the first need that is missing, null or of another type."""
-    needs = {**{pointer: "any" for _, pointer in pointers_in(rule.schema)}, **rule.needs}
+    needs = {**{other["pointer"]: "any" for other in comparisons_in(rule.schema)}, **rule.needs}
     for pointer, wanted in needs.items():
         value = resolve(record, pointer)
         if value is MISSING or value is None:

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from fairmark.errors import InputError
-from fairmark.judge.vocabulary import unknown_keywords
+from fairmark.judge.vocabulary import comparisons_in, unknown_keywords
 from fairmark.judge.words import UNITS, placeholders
 
 __all__ = ["Rule", "Ruleset", "load_ruleset", "shipped_rulesets"]
@@ -213,6 +213,15 @@ def _check_schema(schema: Mapping[str, Any], file: Traversable, field: str) -> N
     unknown = sorted(unknown_keywords(schema))
     if unknown:
         raise InputError("uses keywords that do not exist", source=str(file), field=field, value=unknown)
+    for comparison in comparisons_in(schema):
+        if not _checker("comparison").is_valid(comparison):
+            raise InputError(
+                "compares with nothing",
+                source=str(file),
+                field=field,
+                value=comparison,
+                accepted='{"pointer": "/json/pointer", "scale": number}',
+            )
 
 
 def _digest(name: str, rules: tuple[Rule, ...]) -> str:

@@ -9,12 +9,12 @@ They fail, rather than pass, where either side is missing or is not a number (fo
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 
 from fairmark.judge.pointer import MISSING, resolve
 
-__all__ = ["COMPARISONS", "KEYWORDS", "is_number", "pointers_in", "satisfied", "unknown_keywords"]
+__all__ = ["COMPARISONS", "KEYWORDS", "checker", "comparisons_in", "is_number", "unknown_keywords"]
 
 COMPARISONS: Final = ("atMost", "atLeast", "sameAs")
 
@@ -88,9 +88,9 @@ def unknown_keywords(schema: Any) -> set[str]:
     return {keyword for each in _subschemas(schema) for keyword in each} - KEYWORDS
 
 
-def pointers_in(schema: Any) -> list[tuple[str, str]]:
-    """(keyword, pointer) of every comparison in ``schema``."""
-    return [(k, each[k]["pointer"]) for each in _subschemas(schema) for k in COMPARISONS if k in each]
+def comparisons_in(schema: Any) -> list[Any]:
+    """The value, ``{pointer, scale}``, of every comparison keyword in ``schema``."""
+    return [each[keyword] for each in _subschemas(schema) for keyword in COMPARISONS if keyword in each]
 
 
 def _holds(keyword: str, value: Any, other: Any, scale: float) -> bool:
@@ -102,8 +102,8 @@ def _holds(keyword: str, value: Any, other: Any, scale: float) -> bool:
     return bool({"atMost": value <= limit, "atLeast": value >= limit, "sameAs": value == limit}[keyword])
 
 
-def satisfied(record: Mapping[str, Any], value: Any, schema: Mapping[str, Any]) -> bool:
-    """Whether ``value``, a part of ``record``, satisfies ``schema``."""
+def checker(record: Mapping[str, Any]) -> Callable[[Any, Mapping[str, Any]], bool]:
+    """A function that says whether a value, a part of ``record``, satisfies a schema."""
     from jsonschema import Draft202012Validator, ValidationError, validators
 
     def comparison(keyword: str) -> Any:
@@ -116,4 +116,4 @@ def satisfied(record: Mapping[str, Any], value: Any, schema: Mapping[str, Any]) 
 
     extend: Any = validators.extend
     validator = extend(Draft202012Validator, {keyword: comparison(keyword) for keyword in COMPARISONS})
-    return bool(validator(schema).is_valid(value))
+    return lambda value, schema: bool(validator(schema).is_valid(value))

@@ -16,9 +16,9 @@ _PLACEHOLDER: Final = re.compile(r"\{(/[^{}|]*)(?:\|(\w+))?\}")
 
 
 def _number(value: float) -> str:
-    """Four significant digits, more where an integer has them; no exponent for what people count."""
-    if isinstance(value, int) or float(value).is_integer():
-        return f"{int(value):,}".replace(",", " ")
+    """Whole from 1 000 on, with spaces between thousands; below that, four significant digits."""
+    if float(value).is_integer() or abs(value) >= 1000:
+        return f"{round(value):,}".replace(",", " ")
     return f"{value:.4g}"
 
 
