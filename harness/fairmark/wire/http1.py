@@ -76,7 +76,7 @@ def deframe(reads: Sequence[Read], *, closed: bool) -> Message:
             try:
                 parser.feed_data(read.data)
             except httptools.HttpParserUpgrade:
-                error = "the server switched protocols"
+                pass  # raised after the end of a 101, which is as complete as it gets
             except httptools.HttpParserError as problem:
                 error = str(problem) or type(problem).__name__
         while counted < len(parts):
@@ -93,8 +93,7 @@ def _message(
         # llhttp goes on to the next response: what it found there is surplus, not damage to this one.
         surplus = surplus or error is not None or collector.overrun
         error = None
-    del collector.parts[collector.end_parts :]
-    body = b"".join(collector.parts)
+    body = b"".join(collector.parts[: collector.end_parts])
     framing = _framing(collector.headers) if collector.head_complete else None
     by_close = framing == "close" and closed and error is None
     return Message(

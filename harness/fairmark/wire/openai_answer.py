@@ -64,6 +64,7 @@ class Answer:
         "_input_ids",
         "_output",
         "_piece",
+        "_uncounted",
         "_without_ids",
         "ended",
         "failure",
@@ -87,6 +88,7 @@ class Answer:
         self._piece = piece
         self._ids: list[int] = []
         self._without_ids = False
+        self._uncounted = False
         self._input_ids: int | None = None
         self._input: int | None = None
         self._output: int | None = None
@@ -157,6 +159,10 @@ class Answer:
         text, reasoning, tool = self._piece(choice)
         reason = choice.get("finish_reason")
         ids = choice.get("token_ids")
+        if reason is not None and not isinstance(reason, str):
+            raise _MalformedError(f"finish_reason is not a string: {reason!r}")
+        if ids is not None and not _are_ids(ids):
+            raise _MalformedError("token_ids is not a list of integers")
         if text:
             kind = "content"
             self.text.append(text)
@@ -169,32 +175,33 @@ class Answer:
             if self.finish_reason is not None:
                 self.flags.add("tokens_after_finish")
         if reason is not None:
-            if not isinstance(reason, str):
-                raise _MalformedError(f"finish_reason is not a string: {reason!r}")
             self.finish_reason = reason
         if self._input_ids is None:
             prompt_ids = document.get("prompt_token_ids") or choice.get("prompt_token_ids")
             if isinstance(prompt_ids, list):
                 self._input_ids = len(prompt_ids)
         if ids is None and not counts:
-            self._without_ids = self._without_ids or kind in _GENERATED
+            if kind in _GENERATED:
+                self._without_ids = self._uncounted = True
             return kind, None
         return kind, self._count(kind, ids, counts)
 
-    def _count(self, kind: str, ids: Any, counts: bool) -> int | None:
-        """The tokens in one event: from its ids, else from a usage that every event repeats."""
-        new = 0 if self._output is None else self._output - self._counted
-        self._counted += new
-        if isinstance(ids, list):
-            if not all(type(i) is int for i in ids):
-                raise _MalformedError("token_ids holds something that is not an integer")
+    def _count(self, kind: str, ids: list[int] | None, counts: bool) -> int | None:
+        """The tokens in one event: its ids, else what the usage has grown by.
+
+        Usage that comes only with the last event is the size of the whole response, not of that event.
+        """
+        if ids is not None:
             self._ids += ids
             return len(ids) if ids or kind in _GENERATED else None
         if kind not in _GENERATED:
             return None
         self._without_ids = True
-        # A usage beside a finish reason is the total of the response, not the size of this event.
-        return new if counts and self.finish_reason is None else None
+        if not counts or self._output is None or self._uncounted:
+            self._uncounted = True
+            return None
+        new, self._counted = self._output - self._counted, self._output
+        return new if new >= 0 else None
 
     def _take_usage(self, usage: Any) -> None:
         if not isinstance(usage, dict):
@@ -234,6 +241,10 @@ def _kind_without_output(reason: Any, ids: Any) -> str:
         return "finish"
     # Ids without text: generated, but held back until they make up whole characters.
     return "content" if ids else "role"
+
+
+def _are_ids(value: Any) -> bool:
+    return isinstance(value, list) and all(type(i) is int for i in value)
 
 
 def _number(value: Any, otherwise: int | None) -> int | None:

@@ -78,9 +78,12 @@ def request_body(
     taken = sorted(_DECIDED & extra.keys())
     if taken:
         raise InputError("an extra request field would override the scenario", field="extra", value=taken[0])
+    options = extra.get("stream_options", {})
+    if not isinstance(options, Mapping):
+        raise InputError("is not an object", field="extra.stream_options", value=options)
     body = {"model": model, "stream": stream, **prompt, **_generation(generation), **extra}
     if stream:
-        body["stream_options"] = {**extra.get("stream_options", {}), "include_usage": True}
+        body["stream_options"] = {**options, "include_usage": True}
     try:
         return rfc8785.dumps(body)
     except (rfc8785.CanonicalizationError, UnicodeEncodeError) as error:

@@ -128,12 +128,12 @@ def _whole(message: Message, reads: Sequence[Read], answer: Answer) -> list[Even
         return []
     read = len(reads) - 1 if message.end_read is None else message.end_read
     kind, _ = answer.take(message.body, b"")
-    if kind is None:
+    if kind in (None, "usage"):
         answer.fail(
             "malformed", f"no choices in the answer: {one_line(message.body.decode('utf-8', 'replace'))}"
         )
     answer.ended = True
-    return [Event(reads[read].arrival_ns, read, "error" if kind in (None, "error") else "finish")]
+    return [Event(reads[read].arrival_ns, read, "finish" if answer.failure is None else "error")]
 
 
 def _response(message: Message, answer: Answer, events: list[Event]) -> Response:
