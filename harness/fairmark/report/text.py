@@ -1,0 +1,60 @@
+"""The report in a terminal: verdicts first, then one table, then what is missing and why."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from fairmark.report.summary import Row, labels, remarks, summary_rows, verdict_of
+
+__all__ = ["text_report"]
+
+
+def text_report(records: Sequence[Mapping[str, Any]]) -> str:
+    """The report of ``records`` (run records) as plain text, ending in a line feed.
+
+    First the verdict of each run with its reasons; then one table with a column for each run; then the
+    reason for every number that does not exist, and remarks on percentiles that rest on few queries.
+    """
+    if not records:
+        return "no runs\n"
+    names = labels(records)
+    notes: dict[str, int] = {}
+    parts = [_verdicts(names, records), _table(names, summary_rows(records), notes)]
+    if notes:
+        parts.append("\n".join(f"[{number}] {reason}" for reason, number in notes.items()))
+    thin = remarks(records)
+    if thin:
+        parts.append("\n".join(thin))
+    return "\n\n".join(parts) + "\n"
+
+
+def _verdicts(names: Sequence[str], records: Sequence[Mapping[str, Any]]) -> str:
+    verdicts = [verdict_of(record) for record in records]
+    words = max(len(verdict.word) for verdict in verdicts)
+    lines: list[str] = []
+    for name, record, verdict in zip(names, records, verdicts, strict=True):
+        ruleset = f", {verdict.ruleset}" if verdict.ruleset else ""
+        lines.append(f"{verdict.word:<{words}}  {name}  ({record['scenario']['name']}{ruleset})")
+        lines.extend(f"{'':<{words}}  - {reason}" for reason in verdict.reasons)
+        lines.extend(f"{'':<{words}}  - warning: {warning}" for warning in verdict.warnings)
+    return "\n".join(lines)
+
+
+def _table(names: Sequence[str], rows: Sequence[Row], notes: dict[str, int]) -> str:
+    from tabulate import tabulate
+
+    body = [[_title(row), *(_cell(cell.text, cell.reason, notes) for cell in row.cells)] for row in rows]
+    align = ["left", *("right" for _ in names)]
+    return tabulate(body, headers=["", *names], tablefmt="simple", disable_numparse=True, colalign=align)
+
+
+def _title(row: Row) -> str:
+    name = f"{row.group} {row.name.lower()}" if row.group == "Accuracy" else row.name
+    return f"{name} ({row.unit})" if row.unit else name
+
+
+def _cell(text: str, reason: str | None, notes: dict[str, int]) -> str:
+    if reason is None:
+        return text
+    return f"{text} [{notes.setdefault(reason, len(notes) + 1)}]"
