@@ -20,11 +20,11 @@ from fairmark.evidence.tables import table
 from fairmark.measure.accuracy import check_scorer, score
 from fairmark.measure.scorers import (
     SCORERS,
-    common_prefix_share,
     exact_match,
     final_number,
     rouge_l,
     same_final_number,
+    same_words,
 )
 from fairmark.scenario.model import Accuracy, Generation, Samples
 
@@ -86,28 +86,28 @@ def facts(scorer: str, *, max_output_tokens: int | None = 256, **accuracy: Any) 
 
 class TestScores:
     @pytest.mark.parametrize(
-        ("output", "reference", "share"),
+        ("output", "reference", "same"),
         [
-            ("a b c d", "a b c d", 1.0),
-            ("a b x d", "a b c d", 0.5),
-            ("a b", "a b c d", 0.5),  # cut short
-            ("a b c d e f g h", "a b c d", 0.5),  # too long
-            ("x a b c", "a b c d", 0.0),
-            ("", "a", 0.0),
-            ("", "", 1.0),
-            ("a  b\nc", "a b c", 1.0),  # white space is not content
-            ("$48,000.", "$48,001.", 3 / 5),  # $ 48 , 000 .
+            ("a b c", "a b c", 1),
+            ("a  b\nc ", "a b c", 1),  # white space is not content
+            ("a b", "a b c", 0),  # cut short
+            ("a b c d", "a b c", 0),  # too long
+            ("b a c", "a b c", 0),
+            ("a b c", "a b C", 0),
+            ("$48,000.", "$48,001.", 0),
+            ("ab", "a b", 0),
+            ("", "", 1),
+            ("", "a", 0),
         ],
     )
-    def test_common_prefix_share(self, output: str, reference: str, share: float) -> None:
-        assert common_prefix_share(output, reference) == pytest.approx(share)
+    def test_same_words(self, output: str, reference: str, same: int) -> None:
+        assert same_words(output, reference) == same_words(reference, output) == same
 
-    @given(st.text(), st.text())
-    def test_common_prefix_share_is_symmetric_and_1_only_for_equal_words(self, a: str, b: str) -> None:
-        share = common_prefix_share(a, b)
-        assert 0 <= share <= 1
-        assert share == common_prefix_share(b, a)
-        assert common_prefix_share(a, a) == 1
+    @given(st.text())
+    def test_a_text_has_its_own_words(self, text: str) -> None:
+        assert same_words(text, text) == 1
+        assert same_words(f" {text}\n", text) == 1
+        assert same_words(f"{text} more", text) == 0
 
     def test_rouge_l_by_hand(self) -> None:
         # Lin 2004, section 3.1: "police kill the gunman" has 3 of 4 words of the reference in order.
@@ -148,13 +148,31 @@ class TestPhase:
     def test_reference_agreement_by_hand(self) -> None:
         outputs = ["one two three four", "five seven", None, "eight nine"]
         result = score(evidence(outputs), facts("reference-agreement"), REFERENCES, phase="accuracy")
-        # Shares 1, 1/2, 0 (failed), 1: mean 5/8.
-        assert result["score"] == pytest.approx(0.625)
+        # Equal, other words, failed, equal: 2 of 4.
+        assert result["score"] == 0.5
         keys = ("scorer", "n", "failed", "unscored", "samples", "of_samples", "target", "judged")
         assert [result[key] for key in keys] == ["reference-agreement", 4, 1, 0, 4, 4, 0.5, True]
-        interval = stats.t.interval(0.95, 3, loc=0.625, scale=stats.sem([1, 0.5, 0, 1]))
-        found = result["interval"]
-        assert (found["low"], found["high"]) == pytest.approx((max(0, interval[0]), min(1, interval[1])))
+
+    def test_rouge_l_against_the_data_sets_answers(self) -> None:
+        run = evidence(
+            ["police kill the gunman", "the gunman kill police", None],
+            answers=["police killed the gunman"] * 3,
+        )
+        result = score(run, facts("rouge-l"), None, phase="accuracy")
+        assert result["score"] == pytest.approx((0.75 + 0.5 + 0) / 3)
+        assert result["interval"]["method"] == "student-t over samples"
+        # 5/12 ± 4.303 · 0.2205 leaves the range of a score on both sides.
+        assert (result["interval"]["low"], result["interval"]["high"]) == (0.0, 1.0)
+
+    def test_the_interval_of_graded_scores_is_students(self) -> None:
+        answers = ["a b c d"] * 5
+        run = evidence(["a b c d", "a b c", "a b c", "a b", "a b c d"], answers=answers)
+        result = score(run, facts("rouge-l"), None, phase="accuracy")
+        scores = [1, 6 / 7, 6 / 7, 2 / 3, 1]  # F1 of precision 1 and recall 1, 3/4, 1/2
+        low, high = stats.t.interval(0.95, 4, loc=np.mean(scores), scale=stats.sem(scores))
+        assert result["score"] == pytest.approx(np.mean(scores))
+        assert result["interval"]["low"] == pytest.approx(low)
+        assert result["interval"]["high"] == pytest.approx(min(1, high))
 
     def test_final_number_by_hand(self) -> None:
         result = score(evidence(OUTPUTS), facts("final-number"), None, phase="accuracy")
@@ -217,14 +235,13 @@ class TestInterval:
         assert (interval["high"], interval["method"]) == (1.0, "wilson")
 
     def test_repeated_samples_do_not_narrow_it(self) -> None:
-        once = evidence(["one", "five six", "seven", "no"], [0, 1, 2, 3])
-        often = evidence(["one", "five six", "seven", "no"] * 25, [0, 1, 2, 3] * 25)
-        results = [
-            score(e, facts("reference-agreement"), REFERENCES, phase="accuracy")["interval"]
-            for e in (once, often)
-        ]
-        assert results[1]["low"] == pytest.approx(results[0]["low"])
-        assert results[1]["high"] == pytest.approx(results[0]["high"])
+        outputs = ["so it is 18", "3", "no", "it is 18"]
+        once = score(evidence(outputs), facts("rouge-l"), None, phase="accuracy")
+        often = score(evidence(outputs * 25, [0, 1, 2, 3] * 25), facts("rouge-l"), None, phase="accuracy")
+        assert (once["n"], often["n"], often["samples"]) == (4, 100, 4)
+        assert 0 < once["score"] < 1
+        for end in ("low", "high"):
+            assert often["interval"][end] == pytest.approx(once["interval"][end])
 
     def test_it_covers_the_true_mean_as_often_as_it_says(self) -> None:
         from fairmark.measure.accuracy import _interval

@@ -12,11 +12,11 @@ from typing import Any, Final, Literal
 __all__ = [
     "SCORERS",
     "Scorer",
-    "common_prefix_share",
     "exact_match",
     "final_number",
     "rouge_l",
     "same_final_number",
+    "same_words",
     "words",
 ]
 
@@ -28,18 +28,9 @@ def words(text: str) -> list[str]:
     return _WORD.findall(text)
 
 
-def common_prefix_share(output: str, reference: str) -> float:
-    """Words that both texts begin with, as a share of the longer text's words; 1 if both are empty."""
-    ours, theirs = words(output), words(reference)
-    longest = max(len(ours), len(theirs))
-    if longest == 0:
-        return 1.0
-    shared = 0
-    for a, b in zip(ours, theirs, strict=False):
-        if a != b:
-            break
-        shared += 1
-    return shared / longest
+def same_words(output: str, reference: str) -> float:
+    """1 if both texts have the same `words` in the same order, else 0."""
+    return float(words(output) == words(reference))
 
 
 @cache
@@ -104,7 +95,8 @@ class Scorer:
 SCORERS: Final[Mapping[str, Scorer]] = {
     scorer.name: scorer
     for scorer in (
-        Scorer("reference-agreement", common_prefix_share, "references"),
+        # Whole answers, because that tells wrong serving from right best: scenarios/references/README.md.
+        Scorer("reference-agreement", same_words, "references", binary=True),
         Scorer("rouge-l", rouge_l, "answers"),
         Scorer("exact-match", exact_match, "answers", binary=True),
         # GSM8K's own worked answers have 127 tokens on average, the longest 1 % more than 287.
