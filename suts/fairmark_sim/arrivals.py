@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import BinaryIO
 
@@ -54,7 +54,7 @@ class ArrivalLog:
     def write(self, arrival: Arrival) -> None:
         """Append ``arrival``."""
         if self._file is not None:
-            self._file.write(orjson.dumps(asdict(arrival), option=orjson.OPT_APPEND_NEWLINE))
+            self._file.write(orjson.dumps(arrival, option=orjson.OPT_APPEND_NEWLINE))
 
     def close(self) -> None:
         """Close the file."""

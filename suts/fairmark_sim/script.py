@@ -10,7 +10,7 @@ import random
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
-from typing import Any
+from typing import Any, NamedTuple
 
 import orjson
 
@@ -46,8 +46,7 @@ class Ending(Enum):
     REFUSE = "refuse"
 
 
-@dataclass(frozen=True, slots=True)
-class Step:
+class Step(NamedTuple):
     """``data`` leaves ``at_ns`` after the service began and brings the output to ``tokens`` tokens."""
 
     at_ns: int

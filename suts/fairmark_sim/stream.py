@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import orjson
 
@@ -12,8 +11,7 @@ from fairmark_sim.reply import Reply
 __all__ = ["Event", "stream_bytes", "stream_events"]
 
 
-@dataclass(frozen=True, slots=True)
-class Event:
+class Event(NamedTuple):
     """One event: when it leaves, the output tokens sent up to and with it, and its data (None: a comment)."""
 
     at_ns: int
