@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from fairmark.measure.dependence import effective_size, variance_inflation
-from fairmark.measure.distribution import interval
+from fairmark.measure.distribution import interval, percentile
 
 
 def sticky(rng, n, stay):
@@ -53,3 +53,27 @@ def test_intervals_widen_with_dependence_and_vanish_without_data():
     narrow, wide = interval(ordered, 0.9, 10_000.0), interval(ordered, 0.9, 500.0)
     assert wide["low_ns"] < narrow["low_ns"] <= 9000 <= narrow["high_ns"] < wide["high_ns"]
     assert "below 10" in interval(ordered, 0.99, 500.0)["undefined"]
+
+
+def sojourns(rng, n, load):
+    """Times in an M/M/1 queue in steady state, by Lindley's recursion; they are exponential."""
+    settle = 5_000
+    gap, service = rng.exponential(1, n + settle), rng.exponential(load, n + settle)
+    walk = np.concatenate([[0], np.cumsum(service[:-1] - gap[1:])])
+    return (walk - np.minimum.accumulate(walk) + service)[settle:]
+
+
+def test_intervals_cover_when_queries_queue_and_the_textbook_ones_do_not():
+    rng = np.random.default_rng(6)
+    true_p90 = -np.log(0.1) / (1 / 0.5 - 1) * 1e9
+    ours = textbook = 0
+    for _ in range(100):
+        values = (sojourns(rng, 10_000, 0.5) * 1e9).astype(np.int64)
+        ordered = np.sort(values)
+        n_eff = effective_size(values >= percentile(ordered, 0.9))
+        for n in (n_eff, 10_000.0):
+            found = interval(ordered, 0.9, n)
+            covers = found["low_ns"] <= true_p90 <= found["high_ns"]
+            ours, textbook = ours + covers * (n == n_eff), textbook + covers * (n != n_eff)
+    assert ours >= 85
+    assert textbook <= 75
