@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 import click
 
 from fairmark.cli.output import emit_json, json_option, set_option
 
 __all__ = ["plan"]
+
+Mode = Literal["performance", "accuracy"]
 
 
 @click.command(epilog="Example: fairmark plan smollm2-gsm8k-server --set settings.target_qps=2 --json")
@@ -19,7 +23,7 @@ __all__ = ["plan"]
     "--repetition", type=click.IntRange(min=0), default=0, show_default=True, help="Fresh schedule seeds."
 )
 @json_option
-def plan(scenario: str, overrides: tuple[str, ...], mode: str, repetition: int, as_json: bool) -> None:
+def plan(scenario: str, overrides: tuple[str, ...], mode: Mode, repetition: int, as_json: bool) -> None:
     """Show which samples SCENARIO sends, and when.
 
     With the same seeds, sample count and settings the plan is bit-identical to MLCommons LoadGen 6.0.
@@ -45,10 +49,9 @@ def plan(scenario: str, overrides: tuple[str, ...], mode: str, repetition: int, 
             }
         )
         return
-    click.echo(
-        f"{prepared.scenario.name} ({prepared.scenario.scenario}, {mode}): scenario {prepared.scenario.digest}"
-    )
-    click.echo(f"  plan {prepared.plan_sha256[mode]}")
+    click.echo(f"{prepared.scenario.name} ({prepared.scenario.scenario}, {mode})")
+    click.echo(f"  scenario {prepared.scenario.digest}")
+    click.echo(f"  plan     {prepared.plan_sha256[mode]}")
     click.echo(f"  {len(per_query)} queries of {samples_per_query} samples")
     click.echo(f"  duration {traffic.generated_duration_ns / 1e9:.3f} s")
     for query in range(min(5, len(per_query))):

@@ -32,12 +32,13 @@ _TYPES: Final[dict[str, pa.DataType]] = {
 
 
 def _type(spelling: str) -> pa.DataType:
-    return _TYPES.get(spelling) or pa.type_for_alias(spelling)
+    # The stubs know each alias by its literal only.
+    return _TYPES.get(spelling) or pa.type_for_alias(spelling)  # type: ignore[call-overload,no-any-return]
 
 
 def schema(name: str) -> pa.Schema:
     """The Arrow schema of the evidence table ``name`` (a key of `TABLES`)."""
-    metadata = {"contract": columns.CONTRACT, "table": name}
+    metadata: dict[bytes | str, bytes | str] = {"contract": columns.CONTRACT, "table": name}
     return pa.schema([(c, _type(t)) for c, t in TABLES[name].items()], metadata=metadata)
 
 

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from fairmark.evidence.columns import Phase
 from fairmark.samples.library import SampleLibrary, load_library
 from fairmark.samples.references import load_references
 from fairmark.scenario.load import parse_scenario
@@ -13,6 +14,7 @@ from fairmark.scenario.model import Scenario
 from fairmark.scenario.toml import read_scenario_file
 from fairmark.traffic.plan import Plan, make_plan, plan_sha256
 from fairmark.traffic.settings import Mode, traffic_settings
+from fairmark.traffic.warmup import warmup_plan
 
 __all__ = ["Prepared", "RunMode", "prepare"]
 
@@ -33,7 +35,7 @@ class Prepared:
     Attributes:
         text: the scenario file, byte for byte.
         references: the bytes of the accuracy reference file, or None if the scenario names none.
-        plans: one per counted phase, in the order they run.
+        plans: one per phase: the counted ones in the order they run, and the warm-up unless it is empty.
     """
 
     scenario: Scenario
@@ -42,12 +44,12 @@ class Prepared:
     references: bytes | None
     mode: RunMode
     repetition: int
-    plans: Mapping[Mode, Plan]
+    plans: Mapping[Phase, Plan]
 
     @property
-    def plan_sha256(self) -> Mapping[Mode, str]:
+    def plan_sha256(self) -> Mapping[Phase, str]:
         """The digest of each phase's plan."""
-        return {mode: plan_sha256(plan) for mode, plan in self.plans.items()}
+        return {phase: plan_sha256(plan) for phase, plan in self.plans.items()}
 
 
 def prepare(
@@ -82,8 +84,14 @@ def prepare(
         references=references,
         mode=mode,
         repetition=repetition,
-        plans={
-            phase: make_plan(traffic_settings(scenario, phase, len(library), repetition=repetition))
-            for phase in _PHASES[mode]
-        },
+        plans=_plans(scenario, mode, len(library), repetition),
     )
+
+
+def _plans(scenario: Scenario, mode: RunMode, rows: int, repetition: int) -> dict[Phase, Plan]:
+    plans: dict[Phase, Plan] = {
+        phase: make_plan(traffic_settings(scenario, phase, rows, repetition=repetition))
+        for phase in _PHASES[mode]
+    }
+    warmup = warmup_plan(scenario, rows, repetition=repetition)
+    return {**plans, "warmup": warmup} if warmup.query_count else plans

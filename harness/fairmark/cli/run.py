@@ -1,0 +1,103 @@
+"""``fairmark run``: one scenario against one system under test."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, Literal
+
+import click
+
+from fairmark.cli.output import VERDICT_EXIT, emit_json, json_option, set_option
+
+__all__ = ["exit_code", "run"]
+
+RunMode = Literal["performance", "accuracy", "submission"]
+
+_STOPPED = {"interrupted": 130, "terminated": 130, "sut_failed": 3}
+
+
+@click.command(
+    epilog="Example: fairmark run smollm2-gsm8k-server --sut http -o base_url=http://localhost:8000"
+)
+@click.argument("scenario")
+@click.option(
+    "--sut", "sut_name", required=True, metavar="NAME", help="The system under test (see: fairmark sut list)."
+)
+@click.option(
+    "-o", "options", multiple=True, metavar="NAME=VALUE", help="An option of the system under test."
+)
+@click.option(
+    "-p", "--plugin", "plugins", multiple=True, metavar="MODULE|FILE.py", help="Load this plugin too."
+)
+@click.option(
+    "--mode",
+    type=click.Choice(["performance", "accuracy", "submission"]),
+    default="performance",
+    show_default=True,
+    help="submission is accuracy, then performance.",
+)
+@set_option
+@click.option(
+    "--out", type=click.Path(path_type=Path), help="The run folder [default: runs/<utc>-<name>-<digest>]."
+)
+@click.option(
+    "--ruleset", default="fairmark-open-1", show_default=True, help="A shipped ruleset, or a folder of rules."
+)
+@click.option(
+    "--repetition", type=click.IntRange(min=0), default=0, show_default=True, help="Fresh schedule seeds."
+)
+@click.option("--calibrate", is_flag=True, help="Measure this client's ceiling anew before the run.")
+@json_option
+def run(
+    scenario: str,
+    sut_name: str,
+    options: tuple[str, ...],
+    plugins: tuple[str, ...],
+    mode: RunMode,
+    overrides: tuple[str, ...],
+    out: Path | None,
+    ruleset: str,
+    repetition: int,
+    calibrate: bool,
+    as_json: bool,
+) -> int:
+    """Run SCENARIO and print its verdict first.
+
+    SCENARIO is a TOML file, or the name of a shipped scenario. Ctrl-C stops issuing, waits for what is in
+    flight and closes the log; a second Ctrl-C closes at once.
+    """
+    from fairmark.cli.progress import ProgressLine
+    from fairmark.drive.stop import StopSignal
+    from fairmark.judge.rules import load_ruleset
+    from fairmark.report.text import text_report
+    from fairmark.study.prepare import prepare
+    from fairmark.study.run import choose_sut, default_folder, run_once
+
+    choice = choose_sut(sut_name, options, plugins)
+    rules = load_ruleset(ruleset)
+    prepared = prepare(scenario, overrides, mode=mode, repetition=repetition)
+    folder = out or default_folder(prepared)
+    with StopSignal() as stop, ProgressLine(prepared.scenario.name) as progress:
+        record = run_once(
+            prepared,
+            choice,
+            out=folder,
+            ruleset=rules,
+            stop=stop,
+            progress=progress,
+            calibration="fresh" if calibrate else "cached",
+        )
+    if as_json:
+        emit_json({"run": str(folder), "record": record})
+    else:
+        click.echo(text_report([record]))
+        click.echo(f"run folder  {folder}")
+        click.echo(f"next        fairmark check {folder}")
+        click.echo(f"            fairmark report {folder} --html report.html")
+    return exit_code(record)
+
+
+def exit_code(record: dict[str, Any]) -> int:
+    """The exit code that a run's end and verdict stand for."""
+    stopped = _STOPPED.get(record["outcome"]["stop_reason"])
+    return VERDICT_EXIT[record["verdict"]["verdict"]] if stopped is None else stopped

@@ -1,0 +1,166 @@
+"""One run from start to verdict: prepare, drive, measure, judge, write the record."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from fairmark.drive.job import Calibration, Progress, RunJob
+from fairmark.drive.ledger import find_workspace
+from fairmark.drive.run import execute
+from fairmark.drive.stop import StopSignal
+from fairmark.errors import InputError
+from fairmark.evidence.closing import write_json
+from fairmark.evidence.evidence import load_evidence
+from fairmark.judge.judge import judge
+from fairmark.judge.rules import Ruleset, load_ruleset
+from fairmark.measure.measure import measure
+from fairmark.study.prepare import Prepared
+from fairmark.sut.api import SUT, WireSUT
+from fairmark.sut.options import options_record, parse_options
+from fairmark.sut.plugins import identity, load_sut, shapes
+
+__all__ = ["SutChoice", "choose_sut", "default_folder", "judge_run", "run_once"]
+
+RECORD = "run.json"
+
+
+@dataclass(frozen=True, slots=True)
+class SutChoice:
+    """A plugin with its options, before it is opened."""
+
+    name: str
+    cls: type[SUT]
+    options: Any
+
+
+def choose_sut(name: str, assignments: Sequence[str] = (), plugins: Sequence[str] = ()) -> SutChoice:
+    """Find the plugin ``name`` and read its options.
+
+    Raises:
+        InputError: the plugin or an option cannot be used.
+    """
+    cls = load_sut(name, plugins)
+    return SutChoice(name, cls, parse_options(cls.Options, assignments, sut=name))
+
+
+def default_folder(prepared: Prepared, parent: Path = Path("runs")) -> Path:
+    """``runs/<utc>-<scenario name>-<first 8 digits of the digest>``, with a number if that is taken."""
+    stamp = datetime.now(UTC).strftime("%Y%m%dT%H%M%SZ")
+    stem = f"{stamp}-{prepared.scenario.name}-{prepared.scenario.digest[:8]}"
+    folder, number = parent / stem, 1
+    while folder.exists():
+        number += 1
+        folder = parent / f"{stem}-{number}"
+    return folder
+
+
+def run_once(
+    prepared: Prepared,
+    choice: SutChoice,
+    *,
+    out: Path,
+    ruleset: Ruleset,
+    stop: StopSignal,
+    progress: Callable[[Progress], None],
+    calibration: Calibration = "cached",
+) -> dict[str, Any]:
+    """Drive a prepared run against a SUT and judge it.
+
+    Args:
+        out: the run folder; it must not hold a run yet.
+        progress: called often while the run goes on.
+
+    Returns:
+        The whole record, as written to ``run.json``.
+
+    Raises:
+        InputError: the run cannot be made from what the user gave.
+        SutError: the SUT does not open, or does not answer a first request.
+    """
+    if out.exists() and any(out.iterdir()):
+        raise InputError("already holds something", source="--out", value=str(out), accepted="a new folder")
+    logs = out / "evidence" / "logs"
+    try:
+        logs.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise InputError(
+            f"the run folder cannot be made: {error.strerror}", source="--out", value=str(out)
+        ) from error
+    sut = choice.cls(choice.options)
+    sut.logs = logs
+    try:
+        progress(Progress("open"))
+        sut.open()
+        execute(_job(prepared, choice, sut, out, calibration), progress=progress, stop=stop)
+    finally:
+        sut.close()
+        _remove_if_empty(out)
+    progress(Progress("judge"))
+    return judge_run(out, ruleset)
+
+
+def judge_run(folder: Path, ruleset: Ruleset | None = None) -> dict[str, Any]:
+    """Measure and judge the run in ``folder`` and write both into its record.
+
+    Raises:
+        EvidenceError: the evidence cannot be read.
+    """
+    record = json.loads((folder / RECORD).read_text(encoding="utf-8"))
+    references = folder / "evidence" / "references.jsonl"
+    evidence = load_evidence(folder / "evidence")
+    record["metrics"] = measure(evidence, record, references.read_bytes() if references.exists() else None)
+    record["verdict"] = judge(record, ruleset or load_ruleset("fairmark-open-1"))
+    write_json(folder / RECORD, record)
+    return dict(record)
+
+
+def _job(
+    prepared: Prepared,
+    choice: SutChoice,
+    sut: SUT,
+    out: Path,
+    calibration: Calibration,
+) -> RunJob:
+    if not isinstance(sut, WireSUT):
+        raise InputError(
+            f"is of shape {', '.join(shapes(choice.cls))}, which this version cannot drive yet",
+            source="--sut",
+            value=choice.name,
+            accepted="a plugin of shape wire",
+        )
+    return RunJob(
+        scenario=prepared.scenario,
+        scenario_source=prepared.text,
+        library=prepared.library,
+        references=prepared.references,
+        mode=prepared.mode,
+        plans=prepared.plans,
+        sut=sut,
+        sut_facts={
+            "name": choice.name,
+            "plugin": identity(choice.cls),
+            "options": options_record(choice.options),
+            "request": {"model": sut.model, "stream": sut.stream, "extra": dict(sut.extra)},
+        },
+        out=out,
+        workspace=find_workspace(Path.cwd()),
+        repetition=prepared.repetition,
+        calibration=calibration,
+    )
+
+
+def _remove_if_empty(out: Path) -> None:
+    """A run that was refused before its first query leaves no folder behind."""
+    if (out / RECORD).exists() or (out / "live").exists():
+        return
+    logs = out / "evidence" / "logs"
+    for log in logs.iterdir():
+        log.unlink()
+    for folder in (logs, out / "evidence", out):
+        if folder.exists() and not any(folder.iterdir()):
+            folder.rmdir()
