@@ -6,7 +6,6 @@ driven, so both always agree on where that end is.
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
@@ -28,7 +27,8 @@ class Message:
         status: None when the status line never became complete.
         headers: by lower-case name; the values of repeated fields are joined with ``", "``.
         body: the body without chunk framing, as far as it arrived.
-        ends: for each read, how many body bytes had arrived after it; ascending.
+        ends: for each read, how many body bytes had arrived after it; ascending. The read that completed the
+            first n bytes of the body is therefore ``bisect_left(ends, n)``.
         framing: how the body's end is marked; None while the head is incomplete.
         complete: the body ended as its framing says: terminal chunk, full length, or a clean close.
         end_read: the read that completed the response; None when it is not complete, or when it was
@@ -46,10 +46,6 @@ class Message:
     end_read: int | None
     error: str | None
     surplus: bool
-
-    def read_of(self, end: int) -> int:
-        """The read that completed the first ``end`` bytes of the body, ``1 <= end <= len(body)``."""
-        return bisect_left(self.ends, end)
 
 
 def deframe(reads: Sequence[Read], *, closed: bool) -> Message:

@@ -147,10 +147,10 @@ class Answer:
         for choice in choices:
             if not isinstance(choice, dict):
                 raise _MalformedError(f"a choice that is not an object: {choice!r}")
-            if choice.get("index", 0) == 0:
-                first = choice
-            else:
+            if choice.get("index", 0):
                 self.flags.add("extra_choices")
+            else:
+                first = choice
         return first
 
     def _take_choice(

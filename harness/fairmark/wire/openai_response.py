@@ -7,6 +7,7 @@ events is the number of messages, and what another tool measured from messages c
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
@@ -98,20 +99,18 @@ def _is_stream(message: Message, stream: bool | None) -> bool:
 
 def _streamed(message: Message, reads: Sequence[Read], answer: Answer) -> list[Event]:
     events: list[Event] = []
-    read_of = message.read_of
-    sent = sse.events(message.body)
-    for data, name, end in zip(sent.data, sent.names, sent.ends, strict=True):
+    sent, known = sse.events(message.body), message.ends
+    for position, (data, name, end) in enumerate(zip(sent.data, sent.names, sent.ends, strict=True), 1):
         if not data:
             continue
-        if answer.ended:
-            answer.flags.add("data_after_end_marker")
-            break
-        read = read_of(end)
+        read = bisect_left(known, end)
         arrival_ns = reads[read].arrival_ns
-        if data[:1] == b"[" and data.strip() == _END_MARKER:
+        if data.startswith(b"[") and data.strip() == _END_MARKER:
             answer.ended = True
             events.append(Event(arrival_ns, read, "end"))
-            continue
+            if any(sent.data[position:]):
+                answer.flags.add("data_after_end_marker")
+            break
         kind, n_tokens = answer.take(data, name)
         if kind is not None:
             events.append(Event(arrival_ns, read, kind, n_tokens))

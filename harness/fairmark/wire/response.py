@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from fairmark.errors import FairmarkError
 
@@ -14,16 +15,17 @@ class WireError(FairmarkError):
     """Stored bytes cannot be read by the protocol they claim."""
 
 
-@dataclass(frozen=True, slots=True)
-class Read:
+# A run has millions of reads and events: as named tuples they cost half of what frozen dataclasses do.
+
+
+class Read(NamedTuple):
     """One socket read: the stamp taken before any parsing, and the bytes."""
 
     arrival_ns: int
     data: bytes
 
 
-@dataclass(frozen=True, slots=True)
-class Event:
+class Event(NamedTuple):
     """One event of a response.
 
     ``arrival_ns`` is the stamp of the read that completed the event; ``read`` is that read's position in
