@@ -109,9 +109,14 @@ class Bench:
         return Ran(execute(job, progress=lambda _: None, stop=stop or StopSignal()))
 
 
+@pytest.fixture(scope="session")
+def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("cache")
+
+
 @pytest.fixture
-def bench(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Bench]:
-    monkeypatch.setenv("FAIRMARK_CACHE", str(tmp_path / "cache"))
+def bench(tmp_path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Bench]:
+    monkeypatch.setenv("FAIRMARK_CACHE", str(cache))
     made = Bench(tmp_path)
     yield made
     for sut in made.suts:

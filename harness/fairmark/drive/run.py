@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 import fairmark
+from fairmark.drive.calibrate import ceilings
 from fairmark.drive.crew import Crew
 from fairmark.drive.facts import run_facts, run_id
 from fairmark.drive.http.request import request_head, write_bodies
@@ -58,10 +59,13 @@ def execute(job: RunJob, *, progress: Report, stop: StopSignal) -> Path:
     check_descriptors(job, orders)
     bodies = _render(job, speech)
     observed = _probe(job, endpoints, bodies, speech, progress)
+    progress(Progress("calibrate"))
+    workers = job.scenario.settings.workers
+    ceiling = ceilings(job.calibration, workers=workers, cores=orders.cores, pacer=job.pacer)
     folder = _make_folder(job.out)
     with (folder / LIVE / LOCK).open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        store = _prepare(job, orders, bodies, observed)
+        store = _prepare(job, orders, bodies, observed, ceiling)
         journal = Journal(folder / "evidence" / "journal.jsonl")
         journal.append("started", run_id=run_id(job, utc_now()), phases=list(job.phases))
         detail = _drive(job, store, heads, lock.fileno(), journal, progress, stop)
@@ -108,7 +112,11 @@ def _make_folder(out: Path) -> Path:
 
 
 def _prepare(
-    job: RunJob, orders: Orders, bodies: Mapping[int, bytes], observed: Mapping[str, Any]
+    job: RunJob,
+    orders: Orders,
+    bodies: Mapping[int, bytes],
+    observed: Mapping[str, Any],
+    ceiling: Sequence[Mapping[str, Any]] | None,
 ) -> LiveStore:
     """Everything the workers need, and everything that is known already, on disk before the first query."""
     live, evidence = job.out / LIVE, job.out / "evidence"
@@ -122,7 +130,7 @@ def _prepare(
         utc=started_utc,
     )
     facts = run_facts(
-        job, started_utc=started_utc, attempts=attempts, requests=_requests(bodies, phases), observed=observed
+        job, started_utc=started_utc, attempts=attempts, requests=_requests(job, bodies, phases), observed=observed
     )
     try:
         write_json(live / FACTS, facts)
@@ -140,7 +148,8 @@ def _prepare(
             dialect=job.sut.dialect,
             stream=job.sut.stream,
             repetition=job.repetition,
-            common={"host": hashed_host(), "isolation": "network", "ceiling": None},
+            common={"host": hashed_host(), "isolation": "network"},
+            ceilings=ceiling,
         )
     except DiskFullError as error:
         raise InputError(
@@ -148,9 +157,16 @@ def _prepare(
         ) from error
 
 
-def _requests(bodies: Mapping[int, bytes], phases: Sequence[LivePhase]) -> dict[str, Any]:
+def _requests(job: RunJob, bodies: Mapping[int, bytes], phases: Sequence[LivePhase]) -> dict[str, Any]:
+    """The digest of what is sent, and everything an audit needs to render it again."""
     planned = np.concatenate([p.sample_index for p in phases])
-    return {"sha256": requests_sha256(bodies, planned), "count": len(planned)}
+    return {
+        "sha256": requests_sha256(bodies, planned),
+        "count": len(planned),
+        "model": job.sut.model,
+        "stream": job.sut.stream,
+        "extra": dict(job.sut.extra),
+    }
 
 
 def _drive(

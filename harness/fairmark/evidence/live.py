@@ -88,7 +88,8 @@ class LiveStore:
 
     Attributes:
         repetition: of the whole run.
-        common: what is true of every worker: its host, its isolation, its calibrated ceiling.
+        common: what is true of every worker: its host, its isolation.
+        ceilings: each worker's calibrated ceiling, if the client was calibrated.
         first_seq, first_query: per phase, where its numbers start.
     """
 
@@ -99,6 +100,7 @@ class LiveStore:
     stream: bool
     repetition: int
     common: Mapping[str, Any]
+    ceilings: Sequence[Mapping[str, Any]] | None
     first_seq: Sequence[int]
     first_query: Sequence[int]
 
@@ -134,6 +136,7 @@ def create_store(
     stream: bool,
     repetition: int = 0,
     common: Mapping[str, Any] = MappingProxyType({}),
+    ceilings: Sequence[Mapping[str, Any]] | None = None,
 ) -> LiveStore:
     """Write plan and layout, and reserve the space for every stamp.
 
@@ -151,6 +154,7 @@ def create_store(
         "stream": stream,
         "repetition": repetition,
         "common": dict(common),
+        "ceilings": None if ceilings is None else [dict(c) for c in ceilings],
         "phases": described,
     }
     Columns.create(folder / "columns.bin", sum(p.samples for p in phases))
@@ -179,6 +183,7 @@ def open_store(folder: Path) -> LiveStore:
         stream=layout["stream"],
         repetition=layout["repetition"],
         common=layout["common"],
+        ceilings=layout["ceilings"],
         first_seq=[sum(s for s, _ in counts[:i]) for i in range(len(counts))],
         first_query=[sum(q for _, q in counts[:i]) for i in range(len(counts))],
     )

@@ -10,7 +10,7 @@ import json
 import re
 from array import array
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -212,8 +212,6 @@ class _Answers:
 
 
 def _without_events(answer: Answer) -> Answer:
-    from dataclasses import replace
-
     return replace(answer, response=replace(answer.response, events=()))
 
 
@@ -318,6 +316,7 @@ def _worker(store: LiveStore, worker: int, epoch_ns: int) -> dict[str, Any]:
         "epoch_ns": epoch_ns,
         "offset_ns": 0,
         "offset_bound_ns": 0,
+        "ceiling": store.ceilings[worker] if store.ceilings else None,
         **store.common,
         **store.worker_facts(worker),
     }

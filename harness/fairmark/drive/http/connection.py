@@ -61,12 +61,12 @@ class Connection(asyncio.Protocol):
     def start(self, seq: int, request: bytes) -> None:
         """Send ``request`` for query sample ``seq``.
 
-        The loop hands it to the kernel at once or at the end of this turn; ``sent`` is stamped here.
+        Stamped before the bytes leave, so that no time of the server can fall before the stamp.
         """
         self.seq = seq
         self.answered = False
-        self._transport.write(request)
         self._client.stamps.sent[seq] = monotonic_ns()
+        self._transport.write(request)
 
     def data_received(self, data: bytes) -> None:
         """Stamp and store a read, then see whether it ends the response."""

@@ -1,0 +1,38 @@
+"""The attempts ledger."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from fairmark.drive.ledger import LEDGER, find_workspace, record_attempt
+from fairmark.errors import InputError
+
+
+def attempt(workspace: Path, digest: str) -> int:
+    return record_attempt(workspace, run_id="r", scenario_digest=digest, mode="performance", utc="u")
+
+
+def test_attempts_are_counted_per_scenario(tmp_path: Path) -> None:
+    assert [attempt(tmp_path, d) for d in ("a", "b", "a", "a", "b")] == [1, 1, 2, 3, 2]
+    assert len((tmp_path / LEDGER).read_text().splitlines()) == 5
+
+
+def test_the_workspace_is_the_nearest_marked_folder(tmp_path: Path) -> None:
+    (tmp_path / ".fairmark").mkdir()
+    below = tmp_path / "a" / "b"
+    below.mkdir(parents=True)
+    assert find_workspace(below) == tmp_path.resolve()
+
+
+def test_a_foreign_line_is_named(tmp_path: Path) -> None:
+    (tmp_path / LEDGER).write_text('{"scenario_digest":"a"}\nnonsense\n')
+    with pytest.raises(InputError, match=r"attempts\.jsonl:2"):
+        attempt(tmp_path, "a")
+    assert "nonsense" in (tmp_path / LEDGER).read_text()
+
+
+def test_an_unwritable_workspace_is_one_clear_line(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="cannot be written"):
+        attempt(tmp_path / "missing", "a")
