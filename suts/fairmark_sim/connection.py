@@ -104,7 +104,7 @@ class Connection(asyncio.Protocol):
         self._next()
 
     def _next(self) -> None:
-        if self._queue and self._playing is None:
+        while self._queue and self._playing is None:
             self._begin(self._queue.popleft())
 
     def _begin(self, request: Request) -> None:
@@ -112,7 +112,6 @@ class Connection(asyncio.Protocol):
         if isinstance(planned, bytes):
             assert self.transport is not None
             self.transport.write(planned)
-            self._next()
             return
         script, prompt, faults = planned
         arrival = Arrival(
@@ -133,7 +132,8 @@ class Connection(asyncio.Protocol):
     def played(self) -> None:
         """The response has been sent: go on with the next request."""
         self._playing = None
-        self._next()
+        if self._queue:
+            self._engine.loop.call_soon(self._next)
 
     @property
     def idle(self) -> bool:

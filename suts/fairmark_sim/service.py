@@ -55,18 +55,14 @@ class Slots:
     """``servers`` places, first come, first served; None means as many as are asked for."""
 
     def __init__(self, servers: int | None) -> None:
-        self._free = servers
+        self._free = math.inf if servers is None else servers
         self._waiting: deque[Callable[[], None]] = deque()
+        self._handing_out = False
 
     def acquire(self, start: Callable[[], None]) -> None:
-        """Call ``start`` as soon as a place is free; at once, when one is."""
-        if self._free is None:
-            start()
-        elif self._free > 0:
-            self._free -= 1
-            start()
-        else:
-            self._waiting.append(start)
+        """Call ``start`` as soon as a place is free; at once, when one is and nobody came before."""
+        self._waiting.append(start)
+        self._hand_out()
 
     def withdraw(self, start: Callable[[], None]) -> bool:
         """Take a waiting ``start`` back; False when it has been called already."""
@@ -78,9 +74,18 @@ class Slots:
 
     def release(self) -> None:
         """Give a place back."""
-        if self._free is None:
+        self._free += 1
+        self._hand_out()
+
+    def _hand_out(self) -> None:
+        # A request that takes no time gives its place back before ``start`` returns: without the flag a long
+        # queue of those would be as many nested calls.
+        if self._handing_out:
             return
-        if self._waiting:
-            self._waiting.popleft()()
-        else:
-            self._free += 1
+        self._handing_out = True
+        try:
+            while self._free and self._waiting:
+                self._free -= 1
+                self._waiting.popleft()()
+        finally:
+            self._handing_out = False

@@ -41,12 +41,15 @@ def test_several_requests_on_one_connection_even_when_sent_at_once(serve: Callab
     with serve("--output-tokens", "2", "--ttft-ms", "5") as server, server.connect() as sock:
         body = json.dumps({"prompt": "a", "stream": False}).encode()
         one = b"POST /v1/completions HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n" % len(body) + body
-        sock.sendall(one + one + one[:20])
+        health = b"GET /health HTTP/1.1\r\nHost: x\r\n\r\n"
+        sock.sendall(one + health + one + one[:20])
         sock.sendall(one[20:])
         seen = b""
         while seen.count(b'"object":"text_completion"') < 3:
             seen += sock.recv(65536)
         rows = server.arrivals()
+    assert seen.count(b'"status":"ok"') == 1
+    assert seen.index(b"text_completion") < seen.index(b'"ok"') < seen.rindex(b"text_completion")
     assert [row["request"] for row in rows] == [1, 2, 3]
     assert {row["connection"] for row in rows} == {1}
     assert all(a["end_ns"] <= b["start_ns"] for a, b in pairwise(rows))
@@ -170,6 +173,21 @@ class TestTruth:
                 slots.release()
             assert len(started) - running <= 3
         assert started == sorted(started)
+
+    def test_a_long_queue_of_instant_requests_is_served(self) -> None:
+        slots = Slots(1)
+        done: list[int] = []
+
+        def serve(number: int) -> None:
+            done.append(number)
+            slots.release()
+
+        slots.acquire(lambda: None)
+        for i in range(10_000):
+            slots.acquire(lambda i=i: serve(i))  # type: ignore[misc]
+        assert done == []
+        slots.release()
+        assert done == list(range(10_000))
 
     def test_a_withdrawn_request_is_not_started(self) -> None:
         slots, started = Slots(1), []
