@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import signal
 import subprocess
 import sys
@@ -163,7 +162,7 @@ def test_a_file_size_limit_is_a_clean_error_and_leaves_no_file(tmp_path: Path) -
         [sys.executable, "-c", LIMITED, str(tmp_path)], check=True, capture_output=True, text=True
     )
     assert ended.stdout.count("no space for") == 2
-    assert sorted(os.listdir(tmp_path)) == ["fits"]
+    assert [p.name for p in tmp_path.iterdir()] == ["fits"]
 
 
 def test_space_is_reserved_and_zero(tmp_path: Path) -> None:
