@@ -1,0 +1,106 @@
+"""Audit: everything in a bundle or a run is derived again from its evidence, and must come out equal."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from fairmark.audit.decoding import check_decoding, check_output_digests
+from fairmark.audit.identity import check_identity
+from fairmark.audit.numbers import check_numbers
+from fairmark.audit.problems import Problems
+from fairmark.audit.subject import load_subject, record_of
+from fairmark.audit.traffic import check_traffic
+from fairmark.bundle.findings import Finding, has_errors
+from fairmark.bundle.run_folder import RECORD, is_run
+from fairmark.bundle.verify import is_bundle, verify
+from fairmark.errors import InputError
+
+__all__ = ["AuditReport", "audit"]
+
+
+@dataclass(frozen=True, slots=True)
+class AuditReport:
+    """What an audit found.
+
+    Attributes:
+        findings: sorted by file; empty when everything was derived again and came out equal.
+        recorded: ``{"metrics", "verdict"}`` of each run as the record states them, by the run's folder
+            relative to what was audited (``.`` for a run folder itself).
+        recomputed: the same from the evidence alone; a run that could not be recomputed is not there.
+    """
+
+    findings: tuple[Finding, ...]
+    recorded: Mapping[str, Mapping[str, Any]]
+    recomputed: Mapping[str, Mapping[str, Any]]
+
+    @property
+    def passed(self) -> bool:
+        """Whether nothing at error level was found."""
+        return not has_errors(self.findings)
+
+
+def audit(path: Path) -> AuditReport:
+    """Audit a bundle or a run folder from nothing but its own files.
+
+    The system under test, plugins, clocks and the network are not used. Numbers are recomputed only from
+    files whose digests hold: from changed evidence any number could follow.
+
+    Raises:
+        InputError: ``path`` is neither a bundle nor a run folder.
+    """
+    if is_bundle(path):
+        return _audit_bundle(path)
+    if is_run(path):
+        return _report({"": path}, [])
+    raise InputError(
+        "is neither a bundle nor a run folder",
+        source=path,
+        accepted="a folder with manifest.json or run.json",
+    )
+
+
+def _audit_bundle(bundle: Path) -> AuditReport:
+    findings = verify(bundle)
+    runs = {f"{p.parent.relative_to(bundle).as_posix()}/": p.parent for p in sorted(bundle.rglob(RECORD))}
+    if not runs:
+        lost = Finding(
+            "audit.no-runs", "error", "manifest.json", "the bundle holds no run", "seal runs into it"
+        )
+        findings.append(lost)
+    touched = {finding.file for finding in findings if finding.severity == "error"}
+    intact = {
+        prefix: folder for prefix, folder in runs.items() if not any(f.startswith(prefix) for f in touched)
+    }
+    return _report(intact, findings)
+
+
+def _report(runs: Mapping[str, Path], findings: list[Finding]) -> AuditReport:
+    recorded: dict[str, Mapping[str, Any]] = {}
+    recomputed: dict[str, Mapping[str, Any]] = {}
+    for prefix, folder in runs.items():
+        problems = Problems()
+        name = prefix.rstrip("/") or "."
+        record = record_of(folder, problems)
+        if record is not None:
+            recorded[name] = {key: record.get(key) for key in ("metrics", "verdict")}
+            numbers = _audit_run(folder, record, problems)
+            if numbers is not None:
+                recomputed[name] = numbers
+        findings = [*findings, *problems.below(prefix)]
+    ordered = tuple(sorted(findings, key=lambda f: (f.file, f.id, f.message)))
+    return AuditReport(ordered, recorded, recomputed)
+
+
+def _audit_run(folder: Path, record: dict[str, Any], problems: Problems) -> dict[str, Any] | None:
+    """All checks of one run; its numbers, unless it could not be loaded."""
+    subject = load_subject(folder, record, problems)
+    if subject is None:
+        return None
+    check_identity(subject, problems)
+    check_traffic(subject, problems)
+    check_decoding(subject, problems)
+    check_output_digests(subject, problems)
+    return check_numbers(subject, problems)
