@@ -61,6 +61,7 @@ QUIRKS: Final[dict[str, str]] = {
     "until-close": "end the body by closing the connection",
     "content-length": "announce the length of the stream instead of chunking it",
     "close-after": "say `Connection: close` and close after the response",
+    "close-silently": "close after the response without having said so",
     "open-after-done": "leave the body open for 30 s after [DONE], sending comments",
 }
 

@@ -120,7 +120,7 @@ def _head(status: int, content_type: str, faults: frozenset[str], fields: Mappin
 
 def _finished(steps: list[Step], faults: frozenset[str], status: int = 200) -> Script:
     """A script whose body is complete: the connection stays, unless a quirk closes it."""
-    closing = faults & {"close-after", "until-close"}
+    closing = faults & {"close-after", "close-silently", "until-close"}
     return _shaped(steps, Ending.CLOSE if closing else Ending.KEEP, faults, status)
 
 

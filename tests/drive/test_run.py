@@ -277,3 +277,18 @@ def test_too_few_descriptors_are_found_before_the_run(bench: Any, monkeypatch: p
     monkeypatch.setattr("resource.getrlimit", lambda _: (100, 100))
     with pytest.raises(InputError, match=r"ulimit -n: 200 connections per worker .*accepted: at least 264"):
         bench.run("Concurrency", bench.sut(), "settings.concurrency=200", "settings.min_query_count=200")
+
+
+@pytest.mark.parametrize("kind", ["SingleStream", "Offline", "Server"])
+def test_a_server_that_closes_connections_without_saying_so_loses_no_query(bench: Any, kind: str) -> None:
+    sut = bench.sut(faults=("close-silently",), max_in_flight=4)
+    rate = ["settings.target_qps=200"] if kind == "Server" else []
+    ran = bench.run(kind, sut, *rate)
+    assert ran.record["sut"]["observed"]["endpoints"][0]["keeps_connection"] is False
+    assert [q["failure"] for q in ran.rows("queries")] == [None] * len(ran.rows("queries"))
+
+
+def test_a_server_that_keeps_connections_is_seen_to(bench: Any) -> None:
+    ran = bench.run("SingleStream", bench.sut())
+    assert ran.record["sut"]["observed"]["endpoints"][0]["keeps_connection"] is True
+    assert not any(q["connection_new"] for q in ran.queries())

@@ -118,6 +118,7 @@ def test_what_each_quirk_looks_like(serve: Callable[..., Any]) -> None:
             assert mark not in plain, quirk
             assert mark in server.ask(f"[[fault:{quirk}]]", stream=True).data, quirk
         assert server.ask("close me", stream=True).ending == "closed"
+        assert b"Connection: close" not in server.ask("[[fault:close-silently]]", stream=True).data
         until_close = server.ask("[[fault:until-close]]", stream=True)
         assert (until_close.ending, b"chunked" in until_close.data) == ("closed", False)
         assert len(server.ask("[[fault:slow-headers]]", stream=True).reads) > 20

@@ -6,7 +6,7 @@ import json
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from time import monotonic_ns
 from types import TracebackType
@@ -23,6 +23,8 @@ _HEADSTART_NS: Final = 20_000_000
 
 _EXIT_PATIENCE_S: Final = 5.0
 _CLOSE_PATIENCE_NS: Final = 10_000_000_000
+_SILENCE_NS: Final = 60_000_000_000
+"""Workers beat fifty times a second; only while they open connections do they keep silent for a while."""
 
 
 class Crew:
@@ -41,6 +43,7 @@ class Crew:
         self._lock = () if lock is None else (lock,)
         self._processes: list[subprocess.Popen[bytes]] = []
         self._files: list[IO[bytes]] = []
+        self._started_ns = monotonic_ns()
         self.control = store.control()
         self.detail: str | None = None
 
@@ -104,11 +107,18 @@ class Crew:
             self._spread(phase, gone)
             if all(number in gone or done(number) for number in range(len(self._processes))):
                 return
+            now = monotonic_ns()
             if self.control.stop_level >= 2:
-                closing_since_ns = closing_since_ns or monotonic_ns()
-                if monotonic_ns() - closing_since_ns > _CLOSE_PATIENCE_NS:
-                    self._kill("a worker did not close when told to")
+                closing_since_ns = closing_since_ns or now
+                if now - closing_since_ns > _CLOSE_PATIENCE_NS:
+                    self._kill(range(len(self._processes)), "did not close when told to")
+            self._kill([n for n in self._silent(now) if n not in gone], "hung")
             time.sleep(_POLL_S)
+
+    def _silent(self, now: int) -> list[int]:
+        """Workers that have given no sign of life for too long."""
+        beats = (max(worker.alive_ns, self._started_ns) for worker in self.control.workers)
+        return [number for number, beat_ns in enumerate(beats) if now - beat_ns > _SILENCE_NS]
 
     def _spread(self, phase: int, gone: Sequence[int]) -> None:
         """What ends one worker ends the run: the others stop issuing and drain."""
@@ -129,8 +139,8 @@ class Crew:
         lines = (self._logs / f"worker-{number}.log").read_text("utf-8", "replace").strip().splitlines()
         return f": {lines[-1]}" if lines else ""
 
-    def _kill(self, detail: str) -> None:
-        self.detail = self.detail or detail
-        for process in self._processes:
-            process.kill()
-            process.wait()
+    def _kill(self, numbers: Iterable[int], reason: str) -> None:
+        for number in numbers:
+            self.detail = self.detail or f"worker {number} {reason}"
+            self._processes[number].kill()
+            self._processes[number].wait()

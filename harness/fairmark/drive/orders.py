@@ -18,11 +18,15 @@ ORDERS: Final = "drive.json"
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """A server address. Paths and headers come on standard input: they may hold secrets."""
+    """A server address. Paths and headers come on standard input: they may hold secrets.
+
+    ``persistent`` False: the server closes a connection after each response, whatever it announces.
+    """
 
     host: str
     port: int
     tls: bool
+    persistent: bool = True
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import http.client
+import select
+import socket
 import ssl
 from collections.abc import Mapping
 from time import monotonic_ns
@@ -17,6 +19,8 @@ __all__ = ["probe"]
 
 _MAX_EXCERPT: Final = 200
 _LONGEST_S: Final = 60.0
+_CLOSING_S: Final = 0.2
+"""How soon after its response a server that closes connections has done so."""
 
 
 def probe(
@@ -28,7 +32,9 @@ def probe(
     speaks something else is not worth a run.
 
     Returns:
-        What was observed: ``http_status``, ``server``, ``content_type``.
+        What was observed: ``http_status``, ``server``, ``content_type``, and ``keeps_connection``: whether
+        the connection was still open shortly after the response. Some servers close it without saying so,
+        and a query sent on it then would be lost.
 
     Raises:
         SutError: it cannot be reached, is no HTTP server, does not accept the request or answers in
@@ -36,7 +42,7 @@ def probe(
     """
     where = f"{'https' if endpoint.tls else 'http'}://{endpoint.host}:{endpoint.port}{endpoint.path}"
     try:
-        response, content = _ask(endpoint, body, min(timeout_s, _LONGEST_S))
+        response, content, kept = _ask(endpoint, body, min(timeout_s, _LONGEST_S))
     except TimeoutError as error:
         raise SutError(f"{where}: no answer to a first request in time") from error
     except ssl.SSLError as error:
@@ -53,10 +59,11 @@ def probe(
         "http_status": response.status,
         "server": response.getheader("Server"),
         "content_type": response.getheader("Content-Type"),
+        "keeps_connection": kept,
     }
 
 
-def _ask(endpoint: Endpoint, body: bytes, timeout_s: float) -> tuple[http.client.HTTPResponse, bytes]:
+def _ask(endpoint: Endpoint, body: bytes, timeout_s: float) -> tuple[http.client.HTTPResponse, bytes, bool]:
     kind = http.client.HTTPSConnection if endpoint.tls else http.client.HTTPConnection
     connection = kind(endpoint.host, endpoint.port, timeout=timeout_s)
     headers: Mapping[str, str] = {
@@ -69,13 +76,19 @@ def _ask(endpoint: Endpoint, body: bytes, timeout_s: float) -> tuple[http.client
         connection.request("POST", endpoint.path, body, dict(headers))
         response = connection.getresponse()
         try:
-            return response, response.read()
+            content = response.read()
         except http.client.IncompleteRead as cut:
-            return response, cut.partial
+            return response, cut.partial, False
         except ConnectionError:
-            return response, b""
+            return response, b"", False
+        return response, content, not response.will_close and _stays_open(connection.sock)
     finally:
         connection.close()
+
+
+def _stays_open(connection: socket.socket | None) -> bool:
+    """Whether the other side leaves an idle connection open: anything readable on it now is its end."""
+    return connection is not None and not select.select([connection], [], [], _CLOSING_S)[0]
 
 
 def _check_dialect(

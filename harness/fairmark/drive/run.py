@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fcntl
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from time import monotonic_ns
 from typing import Any
@@ -59,6 +60,7 @@ def execute(job: RunJob, *, progress: Report, stop: StopSignal) -> Path:
     check_descriptors(job, orders)
     bodies = _render(job, speech)
     observed = _probe(job, endpoints, bodies, speech, progress)
+    orders = _with_observed(orders, observed)
     progress(Progress("calibrate"))
     workers = job.scenario.settings.workers
     ceiling = ceilings(job.calibration, workers=workers, cores=orders.cores, pacer=job.pacer)
@@ -98,6 +100,18 @@ def _probe(
     }
 
 
+def _with_observed(orders: Orders, observed: Mapping[str, Any]) -> Orders:
+    """Reuse connections only where the server was seen to keep them."""
+    seen = observed.get("endpoints")
+    if seen is None:
+        return orders
+    targets = [
+        replace(target, persistent=endpoint["keeps_connection"])
+        for target, endpoint in zip(orders.targets, seen, strict=True)
+    ]
+    return replace(orders, targets=targets)
+
+
 def _make_folder(out: Path) -> Path:
     if (out / "run.json").exists() or (out / LIVE).exists():
         raise InputError("already holds a run", field="out", value=str(out), accepted="a new folder")
@@ -130,7 +144,11 @@ def _prepare(
         utc=started_utc,
     )
     facts = run_facts(
-        job, started_utc=started_utc, attempts=attempts, requests=_requests(job, bodies, phases), observed=observed
+        job,
+        started_utc=started_utc,
+        attempts=attempts,
+        requests=_requests(job, bodies, phases),
+        observed=observed,
     )
     try:
         write_json(live / FACTS, facts)

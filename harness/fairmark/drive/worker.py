@@ -29,6 +29,7 @@ from fairmark.evidence.store import DiskFullError, LogWriter
 __all__ = ["FATAL", "main"]
 
 _TICK_S: Final = 0.02
+_CONNECT_S: Final = 30.0
 FATAL: Final = frozenset(
     {"sut_failed", "disk_full", "interrupted", "terminated", "drain_timeout", "worker_died"}
 )
@@ -99,7 +100,8 @@ class Worker:
         self._phase_number = number
         self._facts["pacer"] = loop.pacer_name
         try:
-            await self._client.open(share(orders.connections, self._number, store.workers))
+            async with asyncio.timeout(_CONNECT_S):
+                await self._client.open(share(orders.connections, self._number, store.workers))
         except OSError as error:
             print(f"the server cannot be reached: {error}", file=sys.stderr)
             return "worker_died" if self._crash else "sut_failed"
@@ -193,7 +195,14 @@ def main(arguments: Sequence[str]) -> None:
     if soft != hard:
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
     heads = [head.encode("latin-1") for head in json.load(sys.stdin)]
-    _run(Worker(open_store(folder), orders, number, heads).run())
+    store = open_store(folder)
+    try:
+        worker = Worker(store, orders, number, heads)
+    except DiskFullError as error:
+        print(error, file=sys.stderr)
+        store.control().workers[number].finish(0, "disk_full", monotonic_ns())
+    else:
+        _run(worker.run())
 
 
 if __name__ == "__main__":

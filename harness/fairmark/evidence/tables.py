@@ -33,7 +33,7 @@ _TYPES: Final[dict[str, pa.DataType]] = {
 
 def _type(spelling: str) -> pa.DataType:
     # The stubs know each alias by its literal only.
-    return _TYPES.get(spelling) or pa.type_for_alias(spelling)  # type: ignore[call-overload,no-any-return]
+    return _TYPES.get(spelling) or pa.type_for_alias(spelling)  # type: ignore[call-overload]
 
 
 def schema(name: str) -> pa.Schema:

@@ -145,7 +145,6 @@ def _job(
             "name": choice.name,
             "plugin": identity(choice.cls),
             "options": options_record(choice.options),
-            "request": {"model": sut.model, "stream": sut.stream, "extra": dict(sut.extra)},
         },
         out=out,
         workspace=find_workspace(Path.cwd()),

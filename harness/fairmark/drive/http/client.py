@@ -33,12 +33,23 @@ _MAX_DETAIL: Final = 500
 class Pool:
     """The connections to one endpoint."""
 
-    __slots__ = ("_context", "_target", "connections", "head", "idle", "lost", "opened", "wanted")
+    __slots__ = (
+        "_context",
+        "_target",
+        "connections",
+        "head",
+        "idle",
+        "lost",
+        "opened",
+        "persistent",
+        "wanted",
+    )
 
     def __init__(self, target: Target, head: bytes) -> None:
         self._target = target
         self._context = ssl.create_default_context() if target.tls else None
         self.head = head
+        self.persistent = target.persistent
         self.idle: list[Connection] = []
         self.connections: set[Connection] = set()
         self.wanted = 0
@@ -123,8 +134,9 @@ class Client:
         """
         each = -(-connections // len(self._pools))
         for pool in self._pools:
-            pool.wanted = each
-            while len(pool.connections) < each:
+            # A connection that serves once needs another one ready behind it.
+            pool.wanted = each if pool.persistent else 2 * each
+            while len(pool.connections) < pool.wanted:
                 pool.idle.append(await pool.connect(self))
 
     def send(self, seq: int, now: int) -> None:

@@ -121,7 +121,7 @@ class Connection(asyncio.Protocol):
     def _finish(self, now: int) -> None:
         seq, status = self.seq, self._status
         self.seq, self._status = _NONE, 0
-        if self._reusable:
+        if self._reusable and self._pool.persistent:
             self._pool.idle.append(self)
         else:
             self.close()

@@ -1,0 +1,42 @@
+"""``fairmark bundle``: runs, sealed for others to check."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from fairmark.cli.output import emit_json, json_option
+
+__all__ = ["bundle"]
+
+
+@click.command(epilog="Example: fairmark bundle runs/* --submitter acme --division open --out submissions")
+@click.argument("runs", nargs=-1, required=True, type=click.Path(path_type=Path))
+@click.option("--submitter", required=True, help="Who hands it in; becomes a folder name.")
+@click.option("--division", required=True, help="open or closed.")
+@click.option(
+    "--system",
+    type=click.Path(path_type=Path, exists=True, dir_okay=False),
+    help="The system description, a JSON file [default: what the runs observed of this host].",
+)
+@click.option(
+    "--out",
+    type=click.Path(path_type=Path),
+    default=Path("submissions"),
+    show_default=True,
+    help="Where bundles go.",
+)
+@json_option
+def bundle(
+    runs: tuple[Path, ...], submitter: str, division: str, system: Path | None, out: Path, as_json: bool
+) -> None:
+    """Seal RUNS into OUT/<submitter>/<division>/<system>, with a manifest and a report."""
+    from fairmark.bundle.runs import runs_in
+    from fairmark.study.submit import submit
+
+    made = submit(runs_in(runs), out, submitter=submitter, division=division, system=system)
+    if as_json:
+        emit_json({"bundle": str(made)})
+        return
+    click.echo(f"bundle  {made}\nnext    fairmark audit {made}")
