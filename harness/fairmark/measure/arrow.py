@@ -57,9 +57,18 @@ def marked(table: pa.Table, name: str) -> Flags:
 
 
 def kinds(table: pa.Table, name: str, *wanted: str) -> Flags:
-    """Where a string column is one of ``wanted``; null is none of them."""
-    values = pa.array(wanted, type=pa.string())
-    found: Flags = _compute.is_in(table[name].cast(pa.string()), value_set=values).to_numpy()
+    """Where a dictionary column is one of ``wanted``; null is none of them."""
+    chunks: Any = table[name].chunks
+    if not chunks:
+        return np.zeros(0, dtype=np.bool_)
+    found: Flags = np.concatenate([_is_one_of(chunk, wanted) for chunk in chunks])
+    return found
+
+
+def _is_one_of(chunk: Any, wanted: tuple[str, ...]) -> Flags:
+    """By index, so that no string is made for a row; null is the extra index at the end."""
+    hits = np.array([value in wanted for value in chunk.dictionary.to_pylist()] + [False])
+    found: Flags = hits[chunk.indices.fill_null(len(hits) - 1).to_numpy()]
     return found
 
 

@@ -8,7 +8,7 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 
-from fairmark.measure.arrow import ABSENT, Flags, Int64s, int64s, kinds, present, select
+from fairmark.measure.arrow import ABSENT, Flags, Int64s, int64s, kinds, present
 from fairmark.measure.phase import Phase
 
 __all__ = ["Chunks", "read_chunks"]
@@ -65,28 +65,29 @@ class Chunks:
 
 
 def _first(rows: Int64s, values: Int64s, samples: int) -> Int64s:
+    """The first of ``values`` for each of the ``rows``, which are sorted."""
     found = np.full(samples, ABSENT, dtype=np.int64)
-    unique, position = np.unique(rows, return_index=True)
-    found[unique] = values[position]
+    position = np.flatnonzero(np.diff(rows, prepend=-1))
+    found[rows[position]] = values[position]
     return found
 
 
 def read_chunks(events: pa.Table, phase: Phase) -> Chunks:
     """The token-bearing events of the successes of ``phase``."""
-    events = select(events, kinds(events, "kind", *_TOKEN_KINDS))
-    seq = int64s(events, "seq")
-    row = np.searchsorted(phase.seq, seq)
-    row = np.minimum(row, max(len(phase) - 1, 0))
-    wanted = (phase.seq[row] == seq) & phase.ok[row] if len(phase) else np.zeros(len(seq), dtype=bool)
-    row, arrival = row[wanted].astype(np.int64), int64s(events, "arrival_ns")[wanted]
-    n_tokens = int64s(events, "n_tokens")[wanted]
-    visible = kinds(events, "kind", "content")[wanted]
-    order = np.lexsort((arrival, row))
-    row = row[order]
-    return Chunks(
-        row=row,
-        arrival=arrival[order],
-        n_tokens=n_tokens[order],
-        visible=visible[order],
-        follows=np.diff(row, prepend=-1) == 0,
-    )
+    row = _rows(int64s(events, "seq"), phase)
+    wanted = kinds(events, "kind", *_TOKEN_KINDS) & (row >= 0)
+    row, arrival = row[wanted], int64s(events, "arrival_ns")[wanted]
+    n_tokens, visible = int64s(events, "n_tokens")[wanted], kinds(events, "kind", "content")[wanted]
+    step = np.diff(row)
+    if not ((step > 0) | ((step == 0) & (np.diff(arrival) >= 0))).all():
+        order = np.lexsort((arrival, row))
+        row, arrival, n_tokens, visible = row[order], arrival[order], n_tokens[order], visible[order]
+    return Chunks(row, arrival, n_tokens, visible, follows=np.diff(row, prepend=-1) == 0)
+
+
+def _rows(seq: Int64s, phase: Phase) -> Int64s:
+    """Position in ``phase`` of the success that each event belongs to; -1 where there is none."""
+    if not len(phase):
+        return np.full(len(seq), -1, dtype=np.int64)
+    row = np.minimum(np.searchsorted(phase.seq, seq), len(phase) - 1)
+    return np.where((phase.seq[row] == seq) & phase.ok[row], row, -1)
