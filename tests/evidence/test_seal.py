@@ -124,7 +124,6 @@ def test_stamps_and_bytes_become_the_contracts_tables(store: LiveStore, tmp_path
         [25, 0, "role"],
         [35, 1, "content"],
         [45, 2, "content"],
-        [45, 2, "finish"],
         [45, 2, "end"],
     ]
     assert [o["text"] for o in rows(tmp_path / "evidence", "outputs")] == ["one", "one", "on"]

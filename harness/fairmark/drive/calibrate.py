@@ -27,9 +27,10 @@ from fairmark.drive.orders import Orders, PhaseOrders, Target
 from fairmark.drive.pacing import PacerName
 from fairmark.drive.policy import Limits
 from fairmark.errors import SutError
-from fairmark.evidence.closing import utc_now, write_json
+from fairmark.evidence.closing import utc_now
 from fairmark.evidence.columns import Phase
 from fairmark.evidence.environment import hashed_host
+from fairmark.evidence.json_file import write_json
 from fairmark.evidence.live import LivePhase, LiveStore, create_store
 from fairmark.samples.cache import cache_folder
 from fairmark.sut.api import Endpoint

@@ -23,9 +23,10 @@ from fairmark.drive.probe import probe
 from fairmark.drive.stop import StopSignal
 from fairmark.drive.traffic import check_descriptors, live_phase, make_orders
 from fairmark.errors import InputError, SutError
-from fairmark.evidence.closing import FACTS, close_run, utc_now, write_json
+from fairmark.evidence.closing import FACTS, close_run, utc_now
 from fairmark.evidence.environment import environment, hashed_host
 from fairmark.evidence.journal import Journal
+from fairmark.evidence.json_file import write_json
 from fairmark.evidence.live import LIVE, LivePhase, LiveStore, create_store
 from fairmark.evidence.recover import LOCK
 from fairmark.evidence.requests import requests_sha256

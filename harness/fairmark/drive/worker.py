@@ -23,6 +23,7 @@ from fairmark.drive.http.request import Bodies
 from fairmark.drive.orders import Orders, PhaseOrders, make_policy, read_orders
 from fairmark.drive.phase import PhaseLoop, Share
 from fairmark.drive.policy import share
+from fairmark.evidence.json_file import write_json
 from fairmark.evidence.live import LiveStore, open_store
 from fairmark.evidence.store import DiskFullError, LogWriter
 
@@ -168,8 +169,7 @@ class Worker:
             self._phase.abort("disk_full" if isinstance(error, DiskFullError) else "worker_died")
 
     def _write_facts(self) -> None:
-        path = self._store.folder / f"worker-{self._number}.json"
-        path.write_text(json.dumps(self._facts), encoding="utf-8")
+        write_json(self._store.folder / f"worker-{self._number}.json", self._facts)
 
 
 def _error(context: dict[str, Any]) -> RuntimeError:

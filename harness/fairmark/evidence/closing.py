@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -11,12 +10,15 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from fairmark.errors import EvidenceError
 from fairmark.evidence.journal import Journal
-from fairmark.evidence.live import LIVE, open_store
+from fairmark.evidence.json_file import read_json, write_json
+from fairmark.evidence.live import LIVE, RESERVE, open_store
 from fairmark.evidence.outcome import outcome
 from fairmark.evidence.seal import Sealed, seal
+from fairmark.evidence.store import NO_SPACE
 
-__all__ = ["FACTS", "Closed", "close_run", "evidence_digests", "utc_now", "write_json"]
+__all__ = ["FACTS", "Closed", "close_run", "evidence_digests", "utc_now"]
 
 FACTS = "facts.json"
 """Inside the live store: the facts of the record that are known before the run."""
@@ -33,14 +35,6 @@ class Closed:
 def utc_now() -> str:
     """The wall-clock time, to the second."""
     return datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
-
-
-def write_json(path: Path, content: Any) -> None:
-    """Write strict, readable JSON; the file appears whole or not at all."""
-    text = json.dumps(content, indent=1, ensure_ascii=False, allow_nan=False)
-    draft = path.with_name(f"{path.name}.part")
-    draft.write_text(f"{text}\n", encoding="utf-8")
-    draft.replace(path)
 
 
 def evidence_digests(evidence: Path) -> dict[str, dict[str, Any]]:
@@ -63,12 +57,29 @@ def close_run(folder: Path, *, detail: str | None, after: Mapping[str, Any] | No
     Args:
         detail: more about why it ended, if there is more.
         after: the environment at the end; None if nobody saw the end.
+
+    Raises:
+        EvidenceError: there is no space for the tables; the live store is kept and can be recovered.
     """
+    (folder / LIVE / RESERVE).unlink(missing_ok=True)
+    try:
+        closed = _close(folder, detail, after)
+    except OSError as error:
+        if error.errno not in NO_SPACE:
+            raise
+        raise EvidenceError(
+            f"{folder}: no space to seal the evidence; free some and run: fairmark recover {folder}"
+        ) from error
+    shutil.rmtree(folder / LIVE)
+    return closed
+
+
+def _close(folder: Path, detail: str | None, after: Mapping[str, Any] | None) -> Closed:
     live, evidence = folder / LIVE, folder / "evidence"
     store = open_store(live)
     sealed = seal(store, evidence)
-    facts = json.loads((live / FACTS).read_text(encoding="utf-8"))
-    before = json.loads((live / "environment.json").read_text(encoding="utf-8"))
+    facts = read_json(live / FACTS)
+    before = read_json(live / "environment.json")
     write_json(evidence / "environment.json", {"before": before, "after": after})
     facts["outcome"] = outcome(store, sealed, detail)
     facts["ended_utc"] = utc_now()
@@ -77,5 +88,4 @@ def close_run(folder: Path, *, detail: str | None, after: Mapping[str, Any] | No
     Journal(journal_file).append("sealed", outcome=facts["outcome"], evidence=digests)
     facts["evidence"] = evidence_digests(evidence)
     write_json(folder / "run.json", facts)
-    shutil.rmtree(live)
     return Closed(facts, sealed)

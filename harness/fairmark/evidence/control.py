@@ -54,6 +54,11 @@ class WorkerBlock:
         words[_ALIVE] = now_ns
 
     @property
+    def alive_ns(self) -> int:
+        """The time of the last beat; 0 before the first."""
+        return self._words[_ALIVE]
+
+    @property
     def counts(self) -> tuple[int, int, int]:
         """Issued, completed and failed samples of the current phase."""
         return self._words[_ISSUED], self._words[_COMPLETED], self._words[_FAILED]

@@ -8,13 +8,13 @@
     <phase>.due_ns.npy          int64[queries], from the phase's epoch; only where queries have a time
     worker-<n>.<segment>.log    `evidence.store.LogWriter`
     worker-<n>.json             what the worker says of itself
+    reserve                     space for sealing
 
 Phases are numbered in the order they run; ``seq`` and ``query`` count through all of them.
 """
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,13 +27,18 @@ import numpy.typing as npt
 from fairmark.errors import EvidenceError
 from fairmark.evidence.columns import PHASES, Phase
 from fairmark.evidence.control import Control
-from fairmark.evidence.store import Columns
+from fairmark.evidence.json_file import read_json, write_json
+from fairmark.evidence.store import Columns, allocate
 
-__all__ = ["LIVE", "LivePhase", "LiveStore", "create_store", "open_store"]
+__all__ = ["LIVE", "RESERVE", "LivePhase", "LiveStore", "create_store", "open_store"]
 
 LIVE: Final = "live"
 """Name of the store inside a run folder."""
 
+RESERVE: Final = "reserve"
+"""Space that is freed when a run is sealed, so that a full disk does not keep it from being closed."""
+
+_RESERVE_BYTES: Final = 4 << 20
 _CONTRACT: Final = "fairmark/live/1"
 
 Int64s = npt.NDArray[np.int64]
@@ -124,7 +129,7 @@ class LiveStore:
     def worker_facts(self, worker: int) -> dict[str, Any]:
         """What a worker says of itself; empty if it never came that far."""
         path = self.folder / f"worker-{worker}.json"
-        return _read_json(path) if path.exists() else {}
+        return read_json(path) if path.exists() else {}
 
 
 def create_store(
@@ -158,9 +163,10 @@ def create_store(
         "phases": described,
     }
     Columns.create(folder / "columns.bin", sum(p.samples for p in phases))
+    allocate(folder / RESERVE, workers * _RESERVE_BYTES)
     Control.create(folder / "control.bin", workers, len(phases))
     # Last: a folder with a layout is complete.
-    (folder / "layout.json").write_text(json.dumps(layout), encoding="utf-8")
+    write_json(folder / "layout.json", layout)
     return open_store(folder)
 
 
@@ -170,7 +176,7 @@ def open_store(folder: Path) -> LiveStore:
     Raises:
         EvidenceError: it is missing, incomplete, or of another version.
     """
-    layout = _read_json(folder / "layout.json")
+    layout = read_json(folder / "layout.json")
     if layout.get("contract") != _CONTRACT:
         raise EvidenceError(f"{folder}: is not a live store of {_CONTRACT}")
     phases = [_read_phase(folder, p) for p in layout["phases"]]
@@ -208,11 +214,3 @@ def _read_phase(folder: Path, described: Mapping[str, Any]) -> LivePhase:
 
     due_ns = array("due_ns") if described["timed"] else None
     return LivePhase(name, array("sample_index"), array("offsets"), due_ns, described["by_sample"])
-
-
-def _read_json(path: Path) -> dict[str, Any]:
-    try:
-        content: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise EvidenceError(f"{path}: not readable ({error})") from error
-    return content

@@ -24,6 +24,7 @@ __all__ = [
     "DETAIL",
     "HEALTH",
     "HEALTH_NAMES",
+    "NO_SPACE",
     "OUTCOMES",
     "WIRE",
     "Columns",
@@ -39,7 +40,8 @@ __all__ = [
 SEGMENT_BYTES: Final = 4 << 20
 _HEADER: Final = struct.Struct("<qqii")
 _DOUBLE: Final = struct.Struct("<d")
-_NO_SPACE: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
+NO_SPACE: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
+"""Errors that mean: no space on the disk, in the quota, or under the limit on file sizes."""
 
 WIRE: Final = 1
 DETAIL: Final = 2
@@ -90,7 +92,7 @@ def allocate(path: Path, size: int) -> None:
         if size:
             os.posix_fallocate(descriptor, 0, size)
     except OSError as error:
-        if error.errno in _NO_SPACE:
+        if error.errno in NO_SPACE:
             path.unlink()
             raise DiskFullError(
                 f"no space for {size} bytes of evidence: {os.strerror(error.errno)}"
@@ -169,8 +171,17 @@ class _Segments:
         return segment
 
     def close(self) -> None:
+        """Stop, and give back the space of segments that were never taken."""
         self._wanted.put(None)
         self._thread.join()
+        while not self._ready.empty():
+            if isinstance(spare := self._ready.get(), mmap.mmap):
+                spare.close()
+        segment_path(self._stem, self._number).unlink(missing_ok=True)
+
+    def cut_last(self, size: int) -> None:
+        """Shorten the segment taken last to ``size`` bytes."""
+        os.truncate(segment_path(self._stem, self._number - 1), size)
 
     def _supply(self) -> None:
         while (number := self._wanted.get()) is not None:
@@ -233,9 +244,10 @@ class LogWriter:
         self._position = 0
 
     def close(self) -> None:
-        """Unmap the log. What was appended is already in the file."""
-        self._segments.close()
+        """Unmap the log, and give back the space it did not use. What was appended is in the file."""
         self._map.close()
+        self._segments.close()
+        self._segments.cut_last(self._position)
 
 
 class Record(NamedTuple):
