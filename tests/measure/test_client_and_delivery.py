@@ -90,6 +90,16 @@ def test_every_way_to_miss_a_plan(evidence_of, facts_of, measured):
     assert [found[name] for name in names] == [5, 1, 1, 1, 1, 1, 1]
 
 
+def test_a_phase_that_began_before_the_epoch_is_on_time(evidence_of, facts_of, measured):
+    plan = [
+        {"phase": "accuracy", "seq": i, "query": i, "sample_index": i, "scheduled_ns": 100 * i * MS}
+        for i in range(4)
+    ]
+    rows = [query(100 * i - 5000 + (i == 2), phase="accuracy") for i in range(4)]
+    found = measured(evidence_of(rows, plan=plan), facts_of(), "accuracy")["delivery"]
+    assert (found["missing"], found["wrong_time"]) == (0, 1)
+
+
 @pytest.mark.parametrize(
     ("kind", "missing"), [("Server", 3), ("Offline", 3), ("SingleStream", 1), ("Concurrency", 1)]
 )
