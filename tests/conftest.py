@@ -12,8 +12,8 @@ import pytest
 from fairmark.drive.job import RunJob
 from fairmark.drive.run import execute
 from fairmark.drive.stop import StopSignal
-from fairmark.evidence.closing import write_json
 from fairmark.evidence.evidence import load_evidence
+from fairmark.evidence.json_file import write_json
 from fairmark.judge.judge import judge
 from fairmark.judge.rules import load_ruleset
 from fairmark.measure.measure import measure
