@@ -14,8 +14,8 @@ from fairmark.drive.ledger import find_workspace
 from fairmark.drive.run import execute
 from fairmark.drive.stop import StopSignal
 from fairmark.errors import InputError
-from fairmark.evidence.closing import write_json
 from fairmark.evidence.evidence import load_evidence
+from fairmark.evidence.json_file import write_json
 from fairmark.judge.judge import judge
 from fairmark.judge.rules import Ruleset, load_ruleset
 from fairmark.measure.measure import measure
