@@ -27,7 +27,7 @@ _COMMANDS: dict[str, tuple[str, str, str]] = {
     "check": ("check", "check", "Judge a run or a bundle by a ruleset, rule by rule."),
     "audit": ("check", "audit", "Recompute everything in a bundle or run from its evidence."),
     "bundle": ("bundle", "bundle", "Seal runs into a submission bundle."),
-    "verify": ("bundle", "verify", "Check a bundle's files against its manifest."),
+    "verify": ("check", "verify", "Check a bundle's files against its manifest."),
     "report": ("report", "report", "Print a table and write an HTML page for runs or a bundle."),
     "recover": ("recover", "recover", "Close the log of a run that was killed."),
     "samples": ("samples", "samples", "Show sample sources and their digests."),

@@ -1,0 +1,5 @@
+"""``python -m fairmark``."""
+
+from fairmark.cli import main
+
+main()
