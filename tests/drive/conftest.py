@@ -68,13 +68,17 @@ class Bench:
     def __init__(self, tmp_path: Path) -> None:
         self.tmp_path = tmp_path
         self.suts: list[Any] = []
+        self.closers: list[Callable[[], None]] = []
         self.count = 0
         rows = ({"question": f"What is {n} plus {n}?"} for n in range(64))
         (tmp_path / "samples.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
 
     def sut(self, **options: Any) -> Any:
+        """An open server that runs do not close, so that several can follow one another."""
         sut = SimHttpSUT(SimHttpSUT.Options(**options))
         sut.open()
+        self.closers.append(sut.close)
+        sut.close = lambda: None  # type: ignore[method-assign]
         self.suts.append(sut)
         return sut
 
@@ -119,8 +123,5 @@ def bench(tmp_path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch) -> Itera
     monkeypatch.setenv("FAIRMARK_CACHE", str(cache))
     made = Bench(tmp_path)
     yield made
-    for sut in made.suts:
-        sut.close()
-
-
-BenchFixture = Callable[[], Bench]
+    for close in made.closers:
+        close()

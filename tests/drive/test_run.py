@@ -266,11 +266,35 @@ def test_a_folder_with_a_run_is_never_overwritten(bench: Any) -> None:
 
 def test_a_dead_endpoint_is_found_before_the_run(bench: Any) -> None:
     sut = bench.sut()
-    sut.close()
+    bench.closers[0]()
     with pytest.raises(SutError, match=r"http://127\.0\.0\.1:\d+/v1/chat/completions: .*refused"):
         bench.run("Offline", sut)
     assert not (bench.tmp_path / "run1").exists()
     assert not (bench.tmp_path / "attempts.jsonl").exists()
+
+
+def test_the_sut_is_closed_once_and_before_its_logs_are_sealed(bench: Any) -> None:
+    sut = bench.sut()
+    job = bench.job("Offline", sut)
+    closed: list[bool] = []
+
+    def close() -> None:
+        closed.append((job.out / "run.json").exists())
+        (job.out / "evidence" / "logs" / "sut.log").write_text("last words")
+
+    sut.close = close
+    execute(job, progress=lambda _: None, stop=StopSignal())
+    assert closed == [False]
+    record = json.loads((job.out / "run.json").read_text())
+    assert record["evidence"]["logs/sut.log"]["sha256"] == hashlib.sha256(b"last words").hexdigest()
+
+
+def test_the_sut_is_closed_once_when_the_run_is_refused(bench: Any) -> None:
+    sut, closed = bench.sut(max_in_flight=2), []
+    sut.close = lambda: closed.append(1)
+    with pytest.raises(InputError):
+        bench.run("Offline", sut, "settings.workers=3")
+    assert closed == [1]
 
 
 def test_too_few_descriptors_are_found_before_the_run(bench: Any, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -49,8 +49,9 @@ def test_a_disk_that_fills_ends_the_run_with_its_log_closed(bench: Any, small_di
 
 def test_too_little_space_to_begin_is_the_users_to_solve(bench: Any, small_disk: Path) -> None:
     (small_disk / "other").write_bytes(bytes(22 << 20))
-    with pytest.raises(InputError, match=r"no space for \d+ bytes.*accepted: a disk with more space"):
+    with pytest.raises(InputError, match=r"no space for \d+ bytes.*disk with more space"):
         bench.run("Offline", bench.sut(), out=small_disk / "run")
+    assert [p.name for p in (small_disk / "run").rglob("*")] == ["evidence", "logs"]
 
 
 def test_no_space_to_seal_keeps_the_live_store(bench: Any, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -14,7 +14,7 @@ from fairmark.scenario.model import Scenario
 from fairmark.sut.api import WireSUT
 from fairmark.traffic.plan import Plan
 
-__all__ = ["Calibration", "Progress", "RunJob", "RunMode"]
+__all__ = ["Calibration", "Progress", "Report", "RunJob", "RunMode"]
 
 RunMode = Literal["performance", "accuracy", "submission"]
 Calibration = Literal["cached", "fresh", "none"]
@@ -28,7 +28,7 @@ class RunJob:
         scenario_source: the scenario file, byte for byte.
         references: the accuracy reference file, byte for byte, when the scenario has one.
         plans: the traffic of each phase; the counted phases of ``mode``, and ``warmup`` if there is one.
-        sut: open, and closed by the caller.
+        sut: open; it is closed by the run.
         sut_facts: who the SUT is: ``name``, ``plugin`` and ``options``.
         out: the run folder. It may exist and hold the SUT's logs, but no run.
         workspace: the folder of the attempts ledger.
@@ -79,3 +79,7 @@ class Progress:
     failed: int = 0
     planned: int = 0
     elapsed_s: float = 0.0
+
+
+Report = Callable[[Progress], None]
+"""Shows progress; called often, and must not take long."""

@@ -94,11 +94,11 @@ def run_once(
     sut = choice.cls(choice.options)
     sut.logs = logs
     try:
+        job = _job(prepared, choice, sut, out, calibration)
         progress(Progress("open"))
-        sut.open()
-        execute(_job(prepared, choice, sut, out, calibration), progress=progress, stop=stop)
+        _open(sut)
+        execute(job, progress=progress, stop=stop)
     finally:
-        sut.close()
         _remove_if_empty(out)
     progress(Progress("judge"))
     return judge_run(out, ruleset)
@@ -117,6 +117,15 @@ def judge_run(folder: Path, ruleset: Ruleset | None = None) -> dict[str, Any]:
     record["verdict"] = judge(record, ruleset or load_ruleset("fairmark-open-1"))
     write_json(folder / RECORD, record)
     return dict(record)
+
+
+def _open(sut: SUT) -> None:
+    """Open ``sut``, or close what a failed start left; once it is open, the run closes it."""
+    try:
+        sut.open()
+    except BaseException:
+        sut.close()
+        raise
 
 
 def _job(

@@ -1,0 +1,201 @@
+"""Everything that happens before the first query: checks, request bodies, a probe, and the live store."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import fairmark
+from fairmark.drive.calibrate import ceilings
+from fairmark.drive.facts import run_facts, run_id
+from fairmark.drive.http.request import request_head, write_bodies
+from fairmark.drive.job import Progress, Report, RunJob
+from fairmark.drive.ledger import record_attempt
+from fairmark.drive.orders import Orders
+from fairmark.drive.probe import probe
+from fairmark.drive.traffic import check_descriptors, live_phase, make_orders
+from fairmark.errors import InputError, SutError
+from fairmark.evidence.closing import FACTS, utc_now
+from fairmark.evidence.environment import environment, hashed_host
+from fairmark.evidence.json_file import write_json
+from fairmark.evidence.live import LIVE, LivePhase, LiveStore, create_store
+from fairmark.evidence.requests import requests_sha256
+from fairmark.evidence.store import DiskFullError
+from fairmark.evidence.tables import write_table
+from fairmark.sut.api import Endpoint
+from fairmark.wire.dialects import Dialect, dialect
+
+__all__ = ["Ready", "make_folder", "make_ready", "prepare_store"]
+
+
+@dataclass(frozen=True, slots=True)
+class Ready:
+    """What is known once the SUT was asked and before anything is written.
+
+    Attributes:
+        heads: the request head of each endpoint; may hold secrets, and is never written.
+        bodies: the request body of each sample that may be sent.
+        observed: what the probe saw.
+        ceilings: of each worker, if the client was calibrated.
+    """
+
+    heads: Sequence[bytes]
+    orders: Orders
+    bodies: Mapping[int, bytes]
+    observed: Mapping[str, Any]
+    ceilings: Sequence[Mapping[str, Any]] | None
+
+
+def make_ready(job: RunJob, progress: Report) -> Ready:
+    """Render, check, probe and calibrate.
+
+    Raises:
+        InputError, SutError: see `fairmark.drive.run.execute`.
+    """
+    speech = dialect(job.sut.dialect)
+    endpoints = list(job.sut.endpoints())
+    if not endpoints:
+        raise SutError("the system under test names no endpoint")
+    heads = [request_head(e, f"fairmark/{fairmark.__version__}") for e in endpoints]
+    orders = make_orders(job, endpoints)
+    check_descriptors(job, orders)
+    bodies = _render(job, speech)
+    observed = _probe(job, endpoints, bodies, speech, progress)
+    progress(Progress("calibrate"))
+    workers = job.scenario.settings.workers
+    measured = ceilings(job.calibration, workers=workers, cores=orders.cores, pacer=job.pacer)
+    return Ready(heads, _with_observed(orders, observed), bodies, observed, measured)
+
+
+def _render(job: RunJob, speech: Dialect) -> dict[int, bytes]:
+    """The request body of every sample that the run may send."""
+    sut = job.sut
+    wanted = np.unique(np.concatenate([job.plans[name].sample_index for name in job.phases]))
+    return {
+        index: speech.render(job.library.sample(index), model=sut.model, stream=sut.stream, extra=sut.extra)
+        for index in wanted.tolist()
+    }
+
+
+def _probe(
+    job: RunJob, endpoints: Sequence[Endpoint], bodies: Mapping[int, bytes], speech: Dialect, progress: Report
+) -> dict[str, Any]:
+    """Ask every endpoint for the first sample of the first phase."""
+    if not job.probe:
+        return {}
+    progress(Progress("probe"))
+    body = bodies[int(job.plans[job.phases[0]].sample_index[0])]
+    timeout_s = job.scenario.run.query_timeout_s
+    return {
+        "endpoints": [probe(e, body, speech, stream=job.sut.stream, timeout_s=timeout_s) for e in endpoints]
+    }
+
+
+def _with_observed(orders: Orders, observed: Mapping[str, Any]) -> Orders:
+    """Reuse connections only where the server was seen to keep them."""
+    seen = observed.get("endpoints")
+    if seen is None:
+        return orders
+    targets = [
+        replace(target, persistent=endpoint["keeps_connection"])
+        for target, endpoint in zip(orders.targets, seen, strict=True)
+    ]
+    return replace(orders, targets=targets)
+
+
+def make_folder(out: Path) -> Path:
+    """Make the run folder; it may hold logs already, but no run.
+
+    Raises:
+        InputError: it holds a run or cannot be made.
+    """
+    if (out / "run.json").exists() or (out / LIVE).exists():
+        raise InputError("already holds a run", field="out", value=str(out), accepted="a new folder")
+    try:
+        (out / "evidence" / "logs").mkdir(parents=True, exist_ok=True)
+        (out / LIVE).mkdir()
+    except OSError as error:
+        raise InputError(
+            f"the run folder cannot be made ({error.strerror})", field="out", value=str(out)
+        ) from error
+    return out
+
+
+def prepare_store(job: RunJob, ready: Ready) -> LiveStore:
+    """Put everything that the workers need, and everything that is known already, on disk.
+
+    Raises:
+        InputError: there is no space for it; nothing is left behind.
+    """
+    started_utc = utc_now()
+    phases = [live_phase(name, job.plans[name]) for name in job.phases]
+    attempts = record_attempt(
+        job.workspace,
+        run_id=run_id(job, started_utc),
+        scenario_digest=job.scenario.digest,
+        mode=job.mode,
+        utc=started_utc,
+    )
+    facts = run_facts(
+        job,
+        started_utc=started_utc,
+        attempts=attempts,
+        requests=_requests(job, ready.bodies, phases),
+        observed=ready.observed,
+    )
+    try:
+        return _write(job, ready, facts, phases)
+    except (DiskFullError, OSError) as error:
+        _take_back(job.out)
+        raise InputError(
+            f"the run cannot be prepared: {getattr(error, 'strerror', None) or error}",
+            field="out",
+            value=str(job.out),
+            accepted="a writable disk with more space",
+        ) from error
+
+
+def _write(job: RunJob, ready: Ready, facts: Mapping[str, Any], phases: Sequence[LivePhase]) -> LiveStore:
+    live, evidence = job.out / LIVE, job.out / "evidence"
+    write_json(live / FACTS, facts)
+    write_json(live / "environment.json", environment())
+    (job.out / "scenario.toml").write_bytes(job.scenario_source)
+    if job.references is not None:
+        (evidence / "references.jsonl").write_bytes(job.references)
+    write_table(job.library.to_table(), evidence / "samples.parquet")
+    write_bodies(live, ready.bodies)
+    ready.orders.write(live)
+    return create_store(
+        live,
+        phases,
+        workers=job.scenario.settings.workers,
+        dialect=job.sut.dialect,
+        stream=job.sut.stream,
+        repetition=job.repetition,
+        common={"host": hashed_host(), "isolation": "network"},
+        ceilings=ready.ceilings,
+    )
+
+
+def _take_back(out: Path) -> None:
+    """Remove what a run that never began has written; logs of the SUT stay."""
+    shutil.rmtree(out / LIVE)
+    for path in (out / "scenario.toml", *(out / "evidence").glob("*.*")):
+        path.unlink(missing_ok=True)
+
+
+def _requests(job: RunJob, bodies: Mapping[int, bytes], phases: Sequence[LivePhase]) -> dict[str, Any]:
+    """The digest of what is sent, and everything an audit needs to render it again."""
+    planned = np.concatenate([p.sample_index for p in phases])
+    return {
+        "sha256": requests_sha256(bodies, planned),
+        "count": len(planned),
+        "model": job.sut.model,
+        "stream": job.sut.stream,
+        "extra": dict(job.sut.extra),
+    }
