@@ -7,6 +7,7 @@ from typing import Any, Final
 
 from fairmark.evidence.evidence import Evidence
 from fairmark.measure.accuracy import score
+from fairmark.measure.as_loadgen import as_loadgen
 from fairmark.measure.chunks import read_chunks
 from fairmark.measure.client import client
 from fairmark.measure.concurrency import concurrency
@@ -69,4 +70,5 @@ def _phase(evidence: Evidence, terms: Terms, name: str) -> dict[str, Any]:
         "delivery": delivery(phase, terms, evidence.plan),
         "tokens": tokens(phase, chunks, terms),
         "two_stages": two_stages(phase, terms),
+        "loadgen": as_loadgen(phase, terms),
     }
