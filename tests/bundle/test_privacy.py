@@ -46,6 +46,7 @@ def test_what_is_private(content: bytes, what: str, tmp_path: Path) -> None:
         b"Canada and Adam",
         b"lab-77.example",
         b"scenarios/chat.toml",
+        b"HTTP/1.1 200 OK\r\nSet-Cookie:xxxxxxxx\r\n\r\n",
     ],
 )
 def test_what_is_not(content: bytes, tmp_path: Path) -> None:

@@ -22,7 +22,7 @@ RELATIVE_TOLERANCE: Final = 1e-12
 
 _LITTLE_TOLERANCE: Final = 1e-9
 _MOST_SHOWN: Final = 20
-_JUDGE: Final = "judge the run again with `fairmark check`, or get the record as it was"
+_REMAKE: Final = "get the record as the run left it, and audit with the fairmark version that it names"
 
 
 def check_numbers(subject: Subject, problems: Problems) -> dict[str, Any]:
@@ -38,7 +38,7 @@ def check_numbers(subject: Subject, problems: Problems) -> dict[str, Any]:
     _check_identities(subject, metrics, problems)
     recorded = record.get("verdict")
     if recorded is None:
-        problems.error("audit.verdict", RECORD, "the run has no verdict", _JUDGE)
+        problems.error("audit.verdict", RECORD, "the run has no verdict", _REMAKE)
         return recomputed
     try:
         ruleset = load_ruleset(recorded["ruleset"])
@@ -66,13 +66,13 @@ def check_numbers(subject: Subject, problems: Problems) -> dict[str, Any]:
 def _report(what: str, recorded: Any, recomputed: Any, problems: Problems) -> None:
     for number, (path, found, expected) in enumerate(differences(recorded, recomputed, what)):
         if number == _MOST_SHOWN:
-            problems.error(f"audit.{what}", RECORD, "and more differences like these", _JUDGE)
+            problems.error(f"audit.{what}", RECORD, "and more differences like these", _REMAKE)
             return
         problems.error(
             f"audit.{what}",
             RECORD,
             f"{path} is {_short(found)}; the evidence gives {_short(expected)}",
-            _JUDGE,
+            _REMAKE,
         )
 
 

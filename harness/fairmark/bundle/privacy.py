@@ -20,9 +20,10 @@ __all__ = ["Identity", "Leak", "find_leaks", "this_machine"]
 _OVERLAP_BYTES: Final = 512
 _BLOCK_BYTES: Final = 1 << 20
 
+# A cookie of x alone is what sealed evidence holds in the place of one.
 _SECRETS: Final = {
     "an Authorization header": rb"(?i)\bauthorization[\"']?\s*[:=]\s*[\"']?(?:bearer|basic)\s+[\w.~+/=-]{8,}",
-    "a cookie": rb"(?im)^(?:set-)?cookie:\s*\S+",
+    "a cookie": rb"(?im)^(?:set-)?cookie:(?!x+\r?$)[ \t]*\S",
     "an API key": (
         rb"\b(?:sk-[A-Za-z0-9_-]{20,}|hf_[A-Za-z0-9]{20,}|gh[pousr]_[A-Za-z0-9]{20,}|AKIA[0-9A-Z]{16})\b"
     ),

@@ -90,7 +90,9 @@ def _load(runs: Sequence[Path]) -> list[_Run]:
     for folder in runs:
         record = load_record(folder)
         if "verdict" not in record or "metrics" not in record:
-            raise EvidenceError(f"{folder}: has no verdict; judge it first with `fairmark check`")
+            raise EvidenceError(
+                f"{folder}: has no verdict; `fairmark recover` closes and judges a run that was killed"
+            )
         problems = digest_findings(folder, record)
         if problems:
             first = problems[0]
