@@ -1,8 +1,11 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
+
+from fairmark.samples import cache, prepare
 
 
 @pytest.fixture(scope="session")
@@ -22,3 +25,13 @@ def fresh_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     folder = tmp_path / "cache"
     monkeypatch.setenv("FAIRMARK_CACHE", str(folder))
     return folder
+
+
+@pytest.fixture
+def in_process(cached: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Prepare without the process around it, for tests that are about what is read and not about how."""
+
+    def run(request: dict[str, Any], folder: Path, progress: object) -> None:
+        prepare.prepare_rows(request)
+
+    monkeypatch.setattr(cache, "run_preparation", run)

@@ -16,6 +16,7 @@ import pytest
 from fairmark.errors import EvidenceError, InputError
 from fairmark.evidence.tables import read_table, schema, write_table
 from fairmark.samples import source
+from fairmark.samples.cache import cache_folder
 from fairmark.samples.content import content_sha256
 from fairmark.samples.library import SampleLibrary, load_library
 from fairmark.scenario.model import Generation, Samples
@@ -109,13 +110,14 @@ def test_a_changed_row_changes_the_digest_of_the_table() -> None:
     assert digest("b") != digest("a")
 
 
-def test_large_floats_survive_the_evidence_table(tmp_path: Path, cached: Path) -> None:
+@pytest.mark.usefixtures("in_process")
+def test_large_floats_survive_the_evidence_table(tmp_path: Path) -> None:
     found = library(tmp_path, [{"q": [2.0**60]}], input="data")
     again = SampleLibrary.from_table(found.to_table(), found.spec, GENERATION, files=found.files)
     assert again == found
 
 
-@pytest.mark.usefixtures("cached")
+@pytest.mark.usefixtures("in_process")
 class TestInputKinds:
     CHAT = ({"role": "system", "content": "s"}, {"role": "user", "content": "u"})
 
@@ -163,7 +165,7 @@ class TestInputKinds:
                 found.sample(index)
 
 
-@pytest.mark.usefixtures("cached")
+@pytest.mark.usefixtures("in_process")
 class TestRefusals:
     def test_another_digest_than_the_pin_shows_both_and_the_line_to_write(self, tmp_path: Path) -> None:
         found = content_sha256([{"q": "x"}], ["q"])
@@ -188,12 +190,6 @@ class TestRefusals:
             InputError, match=rf"samples\.{field}: is more than the 1 rows .*accepted: 1 to 1"
         ):
             library(tmp_path, [{"q": "x"}], **{field: 2})
-
-    def test_a_malformed_row_comes_out_of_the_preparing_process_with_its_line(self, tmp_path: Path) -> None:
-        (tmp_path / "bad.jsonl").write_text('{"q":"x"}\n{"q":\n')
-        with pytest.raises(InputError) as raised:
-            load_library(Samples("bad.jsonl", "q"), GENERATION, base=tmp_path)
-        assert (raised.value.source, raised.value.line) == ("bad.jsonl", 2)
 
     def test_a_missing_column(self, tmp_path: Path) -> None:
         with pytest.raises(InputError, match="there is no column 'q'; accepted: 'question'"):
@@ -223,9 +219,28 @@ class TestRefusals:
             load_library(GSM8K, GENERATION, base=Path())
 
 
+def test_a_malformed_row_comes_out_of_the_preparing_process_with_its_line(
+    tmp_path: Path, cached: Path
+) -> None:
+    (tmp_path / "bad.jsonl").write_text('{"q":"x"}\n{"q":\n')
+    with pytest.raises(InputError) as raised:
+        load_library(Samples("bad.jsonl", "q"), GENERATION, base=tmp_path)
+    assert (raised.value.source, raised.value.line) == ("bad.jsonl", 2)
+
+
 class TestCache:
     def entries(self, folder: Path) -> list[Path]:
         return sorted((folder / "samples").iterdir())
+
+    def test_where_it_is(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setenv("HOME", "/home/x")
+        monkeypatch.setenv("XDG_CACHE_HOME", "/xdg")
+        monkeypatch.setenv("FAIRMARK_CACHE", "/own")
+        assert cache_folder() == Path("/own")
+        monkeypatch.delenv("FAIRMARK_CACHE")
+        assert cache_folder() == Path("/xdg/fairmark")
+        monkeypatch.delenv("XDG_CACHE_HOME")
+        assert cache_folder() == Path("/home/x/.cache/fairmark")
 
     def test_a_second_load_prepares_nothing(
         self, tmp_path: Path, fresh_cache: Path, monkeypatch: pytest.MonkeyPatch

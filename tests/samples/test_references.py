@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import json
+from importlib import resources
 from pathlib import Path
 
 import pytest
 
 from fairmark.errors import InputError
-from fairmark.samples.references import Reference, load_references, parse_references
+from fairmark.samples.references import EMBEDDED_REFERENCES, Reference, load_references, parse_references
 from fairmark.scenario.model import Accuracy
 
 SHIPPED = "fairmark:smollm2-135m-gsm8k"
@@ -29,6 +30,14 @@ def test_the_shipped_references_cover_every_question_of_gsm8k() -> None:
         row = json.loads(line)
         assert len(row["ends"]) == len(row["token_ids"]) <= 32
         assert row["finish_reason"] == ("length" if len(row["token_ids"]) == 32 else "stop")
+
+
+def test_the_readme_beside_the_file_names_its_digest() -> None:
+    folder = resources.files("fairmark.scenarios").joinpath("references")
+    text = folder.joinpath("README.md").read_text(encoding="utf-8")
+    for name, digest in EMBEDDED_REFERENCES.items():
+        assert f"## {name}.jsonl" in text
+        assert digest in text
 
 
 def test_the_pin_is_held() -> None:

@@ -23,7 +23,7 @@ from fairmark.samples.content import digest_rows
 from fairmark.samples.prepare import CONTENT_KEY, FILES_KEY
 from fairmark.samples.source import HubSource, Source, SourceFile, hash_file
 
-__all__ = ["Prepared", "cache_folder", "prepared"]
+__all__ = ["Prepared", "cache_folder", "prepared", "run_preparation"]
 
 _VERSION: Final = "fairmark/prepared-samples/1"
 
@@ -135,7 +135,7 @@ def _prepare_into(path: Path, request: Mapping[str, Any], progress: Callable[[in
     with scratch as name:
         folder = Path(name)
         out = folder / "rows.parquet"
-        _run({**request, "out": str(out), "cache": str(folder)}, folder, progress)
+        run_preparation({**request, "out": str(out), "cache": str(folder)}, folder, progress)
         out.replace(path)
 
 
@@ -148,7 +148,13 @@ def _environment(folder: Path, *, online: bool) -> dict[str, str]:
     return {**os.environ, **private, **quiet, **offline}
 
 
-def _run(request: Mapping[str, Any], folder: Path, progress: Callable[[int], None] | None) -> None:
+def run_preparation(request: Mapping[str, Any], folder: Path, progress: Callable[[int], None] | None) -> None:
+    """Have the preparing process serve ``request``, with ``folder`` for its caches and its log.
+
+    Raises:
+        InputError: the source cannot be used.
+        RuntimeError: the process failed otherwise, which is a bug; the text holds its log.
+    """
     log = folder / "stderr"
     with log.open("w") as stderr:
         process = subprocess.Popen(

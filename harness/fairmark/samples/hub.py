@@ -1,4 +1,8 @@
-"""Files of a Hugging Face data set at one commit. Runs in the preparing process only."""
+"""Files of a Hugging Face data set at one commit. Runs in the preparing process only.
+
+Tested against a local server that speaks the part of the Hub's API that is used. Not tried: the public Hub,
+data sets that need a token, and files in Xet storage.
+"""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ from fairmark.samples.content import canonical_row, digest_rows
 from fairmark.samples.read import read_rows
 from fairmark.samples.source import FileFormat, HubSource, SourceFile, file_format, hash_file
 
-__all__ = ["CONTENT_KEY", "FILES_KEY", "main"]
+__all__ = ["CONTENT_KEY", "FILES_KEY", "main", "prepare_rows"]
 
 CONTENT_KEY: Final = b"fairmark.content_sha256"
 FILES_KEY: Final = b"fairmark.files"
@@ -63,7 +63,12 @@ def _canonical_rows(
                 _say({"rows": number})
 
 
-def _prepare(request: Mapping[str, Any]) -> None:
+def prepare_rows(request: Mapping[str, Any]) -> None:
+    """Write the rows that ``request`` asks for; see the module's text for its fields.
+
+    Raises:
+        InputError: the source cannot be used.
+    """
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -86,7 +91,7 @@ def main() -> int:
     datasets.disable_progress_bars()
     datasets.logging.set_verbosity_error()
     try:
-        _prepare(json.load(sys.stdin))
+        prepare_rows(json.load(sys.stdin))
     except InputError as error:
         fields = ("problem", "source", "field", "value", "accepted", "line")
         _say({"error": {name: getattr(error, name) for name in fields}})
