@@ -59,18 +59,18 @@ def interval(ordered: Int64s, fraction: float, n_eff: float) -> dict[str, Any]:
     }
 
 
-def distribution(values: Int64s, *, independent_of: str | None = None) -> dict[str, Any]:
+def distribution(values: Int64s, *, no_interval: str | None = None) -> dict[str, Any]:
     """Describe at least one duration, in ns and in issue order, without `phase.ABSENT`.
 
     Args:
-        independent_of: why no interval can be given, for values that are not one per query.
+        no_interval: why there can be no interval, for values that are not one per query.
     """
     ordered = np.sort(values)
     points = {name: percentile(ordered, fraction) for name, fraction in PERCENTILES.items()}
 
     def interval_of(name: str) -> dict[str, Any]:
-        if independent_of is not None:
-            return undefined(independent_of)
+        if no_interval is not None:
+            return undefined(no_interval)
         fraction = PERCENTILES[name]
         if len(values) * (1 - fraction) < MIN_TAIL:
             return interval(ordered, fraction, float(len(values)))

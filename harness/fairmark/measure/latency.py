@@ -15,6 +15,16 @@ from fairmark.measure.undefined import undefined
 __all__ = ["NO_TOKENS", "identity", "latency", "query_latency"]
 
 NO_TOKENS: Final = "not applicable: this scenario's answers are not tokens"
+_OF_TOKENS: Final = (
+    "ttft_ns",
+    "ttfo_ns",
+    "ntpot_ns",
+    "tpot_ns",
+    "tpot_decode_ns",
+    "icl_ns",
+    "itl_ns",
+    "max_gap_ns",
+)
 _POOLED: Final = "values pooled over events of one response are not independent queries"
 
 
@@ -23,15 +33,13 @@ def query_latency(phase: Phase) -> tuple[Int64s, Int64s, Flags]:
 
     Both are `ABSENT` for a query with a failed sample. LoadGen: loadgen.cc:583-590 (MultiStream).
     """
-    _, starts = np.unique(phase.query, return_index=True)
-    if not len(starts):
+    if not len(phase):
         nothing = np.zeros(0, dtype=np.int64)
         return nothing, nothing, np.zeros(0, dtype=bool)
     order = np.argsort(phase.query, kind="stable")
-    starts = np.flatnonzero(np.diff(phase.query[order], prepend=phase.query[order][0] - 1))
+    starts = np.flatnonzero(np.diff(phase.query[order], prepend=phase.query.min() - 1))
     ok = np.logical_and.reduceat(phase.ok[order], starts)
-    done = np.maximum.reduceat(phase.completed[order], starts)
-    done = np.where(ok, done, ABSENT)
+    done = np.where(ok, np.maximum.reduceat(phase.completed[order], starts), ABSENT)
     sent = np.minimum.reduceat(phase.sent[order], starts)
     return elapsed(phase.scheduled[order][starts], done), elapsed(sent, done), ok
 
@@ -40,7 +48,7 @@ def _described(values: Int64s, missing: str, *, pooled: bool = False) -> dict[st
     kept = values[present(values)]
     if not len(kept):
         return undefined(missing)
-    return distribution(kept, independent_of=_POOLED if pooled else None)
+    return distribution(kept, no_interval=_POOLED if pooled else None)
 
 
 def _two_origins(from_schedule: Int64s, from_send: Int64s, missing: str) -> dict[str, Any]:
@@ -67,7 +75,7 @@ def latency(phase: Phase, chunks: Chunks, *, generates_tokens: bool) -> dict[str
     by_query = query_latency(phase)
     answered = {
         "ttfb_ns": until(phase.first_byte, _why(phase, "no success has a first-byte stamp")),
-        "e2e_ns": until(phase.completed, _why(phase, "")),
+        "e2e_ns": until(phase.completed, _why(phase, "no success has a completion stamp")),
         "query_ns": _two_origins(by_query[0], by_query[1], _why(phase, "no query succeeded as a whole")),
         "wait_ns": _one_origin(
             np.where(phase.ok, elapsed(phase.scheduled, phase.sent), ABSENT),
@@ -75,8 +83,7 @@ def latency(phase: Phase, chunks: Chunks, *, generates_tokens: bool) -> dict[str
         ),
     }
     if not generates_tokens:
-        names = ("ttft_ns", "ttfo_ns", "ntpot_ns", *_BETWEEN)
-        return {**answered, **{name: undefined(NO_TOKENS) for name in names}}
+        return {**answered, **{name: undefined(NO_TOKENS) for name in _OF_TOKENS}}
     return {
         **answered,
         "ttft_ns": until(phase.first_token, _why(phase, "no success has a first-token stamp: not streamed")),
@@ -90,9 +97,6 @@ def latency(phase: Phase, chunks: Chunks, *, generates_tokens: bool) -> dict[str
         "tpot_decode_ns": _tpot_decode(phase, chunks),
         **_gap_metrics(phase, chunks),
     }
-
-
-_BETWEEN: Final = ("tpot_ns", "tpot_decode_ns", "icl_ns", "itl_ns", "max_gap_ns")
 
 
 def _why(phase: Phase, otherwise: str) -> str:
