@@ -7,18 +7,18 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import fairmark
-from fairmark.drive.job import RunJob
+from fairmark.drive.job import Job, RunJob
 from fairmark.evidence.columns import Phase
 from fairmark.scenario.model import Seeds
 from fairmark.traffic.plan import Plan, plan_sha256
 
-__all__ = ["run_facts", "run_id", "source_sha256"]
+__all__ = ["job_facts", "run_facts", "run_id", "source_sha256"]
 
 
-def run_id(job: RunJob, started_utc: str) -> str:
+def run_id(job: Job, started_utc: str) -> str:
     """``<utc>-<scenario name>-<first 8 digits of the digest>``."""
     stamp = started_utc.replace("-", "").replace(":", "")
     return f"{stamp}-{job.scenario.name}-{job.scenario.digest[:8]}"
@@ -43,7 +43,34 @@ def run_facts(
     requests: Mapping[str, Any],
     observed: Mapping[str, Any],
 ) -> dict[str, Any]:
-    """Everything but the outcome and the evidence digests; plain JSON values."""
+    """The facts of a run against a server on the real clock; see `job_facts`."""
+    sut = {
+        "shape": "wire",
+        "isolation": "network",
+        "dialect": job.sut.dialect,
+        "claims": dict(job.sut.describe()),
+        "observed": dict(observed),
+    }
+    return job_facts(
+        job, started_utc=started_utc, attempts=attempts, clock="real", requests=dict(requests), sut=sut
+    )
+
+
+def job_facts(
+    job: Job,
+    *,
+    started_utc: str,
+    attempts: int,
+    clock: Literal["real", "virtual"],
+    requests: Mapping[str, Any] | None,
+    sut: Mapping[str, Any],
+) -> dict[str, Any]:
+    """Everything but the outcome and the evidence digests; plain JSON values.
+
+    Args:
+        requests: what was rendered for a wire; None where nothing is.
+        sut: what is known of it beyond ``job.sut_facts``.
+    """
     scenario = job.scenario
     return {
         "schema": "fairmark/run/1",
@@ -52,26 +79,19 @@ def run_facts(
         "started_utc": started_utc,
         "ended_utc": None,
         "mode": job.mode,
-        "clock": "real",
+        "clock": clock,
         "scenario": dict(scenario.document),
         "scenario_digest": scenario.digest,
         "overrides": list(scenario.overrides),
         "samples": job.library.facts(),
         "plan": _plan(job),
-        "requests": dict(requests),
-        "sut": {
-            **job.sut_facts,
-            "shape": "wire",
-            "isolation": "network",
-            "dialect": job.sut.dialect,
-            "claims": dict(job.sut.describe()),
-            "observed": dict(observed),
-        },
+        "requests": requests,
+        "sut": {**job.sut_facts, **sut},
         "attempts": attempts,
     }
 
 
-def _plan(job: RunJob) -> dict[str, Any]:
+def _plan(job: Job) -> dict[str, Any]:
     """The digest and the seeds are those of the last counted phase; each phase has its own digest too."""
     last = job.plans[job.phases[-1]]
     return {

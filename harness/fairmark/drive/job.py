@@ -12,30 +12,26 @@ from fairmark.evidence.columns import Phase
 from fairmark.samples.library import SampleLibrary
 from fairmark.scenario.model import Scenario
 from fairmark.sut.api import WireSUT
+from fairmark.sut.sim import SimSUT
 from fairmark.traffic.plan import Plan
 
-__all__ = ["Calibration", "Progress", "Report", "RunJob", "RunMode"]
+__all__ = ["Calibration", "Job", "Progress", "Report", "RunJob", "RunMode", "VirtualJob"]
 
 RunMode = Literal["performance", "accuracy", "submission"]
 Calibration = Literal["cached", "fresh", "none"]
 
 
-@dataclass(frozen=True, slots=True)
-class RunJob:
-    """One run.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Job:
+    """What every run is asked for, whatever drives it.
 
     Attributes:
         scenario_source: the scenario file, byte for byte.
         references: the accuracy reference file, byte for byte, when the scenario has one.
         plans: the traffic of each phase; the counted phases of ``mode``, and ``warmup`` if there is one.
-        sut: open; it is closed by the run.
         sut_facts: who the SUT is: ``name``, ``plugin`` and ``options``.
         out: the run folder. It may exist and hold the SUT's logs, but no run.
         workspace: the folder of the attempts ledger.
-        calibration: of the client: use what is cached and measure what is missing, measure anew, or do
-            without.
-        probe: send one request before the run and refuse a server that cannot answer it.
-        pacer: None takes the best there is.
     """
 
     scenario: Scenario
@@ -44,15 +40,11 @@ class RunJob:
     references: bytes | None
     mode: RunMode
     plans: Mapping[Phase, Plan]
-    sut: WireSUT
     sut_facts: Mapping[str, Any]
     out: Path
     workspace: Path
     repetition: int = 0
     nonce: str | None = None
-    calibration: Calibration = "cached"
-    probe: bool = True
-    pacer: PacerName | None = None
 
     @property
     def phases(self) -> tuple[Phase, ...]:
@@ -61,6 +53,35 @@ class RunJob:
         if "performance" not in self.plans:
             order = ("warmup", "accuracy")
         return tuple(name for name in order if name in self.plans and self.plans[name].query_count)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunJob(Job):
+    """A run on the real clock.
+
+    Attributes:
+        sut: open; it is closed by the run.
+        calibration: of the client: use what is cached and measure what is missing, measure anew, or do
+            without.
+        probe: send one request before the run and refuse a server that cannot answer it.
+        pacer: None takes the best there is.
+    """
+
+    sut: WireSUT
+    calibration: Calibration = "cached"
+    probe: bool = True
+    pacer: PacerName | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VirtualJob(Job):
+    """A run on the virtual clock.
+
+    Attributes:
+        sut: open; it is closed by the run.
+    """
+
+    sut: SimSUT
 
 
 @dataclass(frozen=True, slots=True)

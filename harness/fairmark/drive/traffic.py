@@ -10,16 +10,17 @@ from typing import Final
 
 import numpy as np
 
-from fairmark.drive.job import RunJob
+from fairmark.drive.job import Job, RunJob
 from fairmark.drive.orders import Orders, PhaseOrders, Target, WarmupOrders
 from fairmark.drive.policy import Limits
 from fairmark.errors import InputError
 from fairmark.evidence.columns import Phase
 from fairmark.evidence.live import LivePhase
+from fairmark.scenario.model import Scenario
 from fairmark.sut.api import Endpoint, WireSUT
 from fairmark.traffic.plan import Plan
 
-__all__ = ["check_descriptors", "driver_cores", "live_phase", "make_orders"]
+__all__ = ["check_descriptors", "driver_cores", "live_phase", "make_orders", "phase_orders", "slots"]
 
 _FIRST_CONNECTIONS: Final = 16
 """Connections that an open loop starts with; it opens more as it needs them."""
@@ -57,11 +58,12 @@ def make_orders(job: RunJob, endpoints: Sequence[Endpoint]) -> Orders:
     Raises:
         InputError: the scenario cannot be shared among so many workers.
     """
-    _check_workers(job)
+    at_once = slots(job, job.sut.max_in_flight)
+    _check_workers(job.scenario, at_once)
     run = job.scenario.run
     return Orders(
         targets=[Target(e.host, e.port, e.tls) for e in endpoints],
-        phases=[_phase_orders(job, name, job.plans[name]) for name in job.phases],
+        phases=[phase_orders(job, name, at_once) for name in job.phases],
         timeout_ns=round(run.query_timeout_s * 1e9),
         drain_ns=round(run.drain_timeout_s * 1e9),
         cores=driver_cores(job.sut),
@@ -78,25 +80,32 @@ def driver_cores(sut: WireSUT) -> list[int]:
     return sorted(os.sched_getaffinity(0) - set(taken))
 
 
-def _check_workers(job: RunJob) -> None:
-    scenario = job.scenario
-    workers, slots = scenario.settings.workers, _slots(job)
-    if slots is not None and workers > slots:
+def _check_workers(scenario: Scenario, at_once: int | None) -> None:
+    workers = scenario.settings.workers
+    if at_once is not None and workers > at_once:
         raise InputError(
-            f"is more than the {slots} in flight at once, which workers share out",
+            f"is more than the {at_once} in flight at once, which workers share out",
             source=scenario.source,
             field="settings.workers",
             value=workers,
-            accepted=f"1 to {slots}",
+            accepted=f"1 to {at_once}",
         )
 
 
-def _slots(job: RunJob) -> int | None:
+def slots(job: Job, max_in_flight: int) -> int | None:
+    """How many units are in flight at once; None is an open loop.
+
+    Args:
+        max_in_flight: how many samples of the one Offline query the system takes at once.
+
+    Raises:
+        InputError: the scenario needs a number and has none.
+    """
     match job.scenario.scenario:
         case "Server":
             return None
         case "Offline":
-            return job.sut.max_in_flight
+            return max_in_flight
         case "Concurrency":
             if job.scenario.settings.concurrency is None:
                 raise InputError(
@@ -110,21 +119,22 @@ def _slots(job: RunJob) -> int | None:
             return 1
 
 
-def _phase_orders(job: RunJob, name: Phase, plan: Plan) -> PhaseOrders:
-    scenario, slots = job.scenario, _slots(job)
+def phase_orders(job: Job, name: Phase, at_once: int | None) -> PhaseOrders:
+    """The orders of the phase ``name``, with ``at_once`` units in flight (see `slots`)."""
+    scenario, plan = job.scenario, job.plans[name]
     each = plan.settings.effective_samples_per_query if scenario.scenario == "MultiStream" else 1
     units = len(plan.sample_index) // each
+    first = _FIRST_CONNECTIONS * scenario.settings.workers if at_once is None else at_once
     return PhaseOrders(
         limits=_limits(job, name, plan),
-        slots=slots,
-        connections=min(_FIRST_CONNECTIONS * scenario.settings.workers if slots is None else slots, units)
-        * each,
+        slots=at_once,
+        connections=min(first, units) * each,
         think_ns=round(scenario.arrivals.think_time_s * 1e9),
         warmup=_warmup(job) if name == "warmup" else None,
     )
 
 
-def _warmup(job: RunJob) -> WarmupOrders:
+def _warmup(job: Job) -> WarmupOrders:
     warmup = job.scenario.warmup
     return WarmupOrders(
         units=warmup.queries,
@@ -134,7 +144,7 @@ def _warmup(job: RunJob) -> WarmupOrders:
     )
 
 
-def _limits(job: RunJob, name: Phase, plan: Plan) -> Limits:
+def _limits(job: Job, name: Phase, plan: Plan) -> Limits:
     """LoadGen knows no limits in accuracy mode; only closed loops end before their plan does."""
     if name != "performance":
         return Limits()

@@ -18,7 +18,7 @@ from fairmark.evidence.outcome import outcome
 from fairmark.evidence.seal import Sealed, seal
 from fairmark.evidence.store import NO_SPACE
 
-__all__ = ["FACTS", "Closed", "close_run", "evidence_digests", "utc_now"]
+__all__ = ["FACTS", "Closed", "close_run", "evidence_digests", "utc_now", "write_record"]
 
 FACTS = "facts.json"
 """Inside the live store: the facts of the record that are known before the run."""
@@ -78,14 +78,38 @@ def _close(folder: Path, detail: str | None, after: Mapping[str, Any] | None) ->
     live, evidence = folder / LIVE, folder / "evidence"
     store = open_store(live)
     sealed = seal(store, evidence)
-    facts = read_json(live / FACTS)
-    before = read_json(live / "environment.json")
+    facts = write_record(
+        folder,
+        read_json(live / FACTS),
+        outcome=outcome(store, sealed, detail),
+        before=read_json(live / "environment.json"),
+        after=after,
+    )
+    return Closed(facts, sealed)
+
+
+def write_record(
+    folder: Path,
+    facts: Mapping[str, Any],
+    *,
+    outcome: Mapping[str, Any],
+    before: Mapping[str, Any],
+    after: Mapping[str, Any] | None,
+) -> dict[str, Any]:
+    """Write the environment, end the journal and write ``run.json``, once all other evidence is there.
+
+    Args:
+        before, after: the environment.
+
+    Returns:
+        The record: ``facts``, the outcome, the time of the end and the digests of the evidence.
+    """
+    evidence = folder / "evidence"
     write_json(evidence / "environment.json", {"before": before, "after": after})
-    facts["outcome"] = outcome(store, sealed, detail)
-    facts["ended_utc"] = utc_now()
     journal_file = evidence / "journal.jsonl"
     digests = {n: d for n, d in evidence_digests(evidence).items() if n != journal_file.name}
-    Journal(journal_file).append("sealed", outcome=facts["outcome"], evidence=digests)
-    facts["evidence"] = evidence_digests(evidence)
-    write_json(folder / "run.json", facts)
-    return Closed(facts, sealed)
+    Journal(journal_file).append("sealed", outcome=dict(outcome), evidence=digests)
+    record = {**facts, "outcome": dict(outcome), "ended_utc": utc_now()}
+    record["evidence"] = evidence_digests(evidence)
+    write_json(folder / "run.json", record)
+    return record
