@@ -19,13 +19,13 @@ from fairmark.evidence.answers import AnswerColumns
 from fairmark.evidence.control import Control
 from fairmark.evidence.decode import decode_answer
 from fairmark.evidence.json_file import write_json
-from fairmark.evidence.live import LiveStore
+from fairmark.evidence.live import LivePhase, LiveStore
 from fairmark.evidence.tables import table, write_table
 from fairmark.evidence.worker_log import WorkerLog
 from fairmark.wire.dialects import dialect
 from fairmark.wire.response import Read
 
-__all__ = ["Sealed", "measured_epoch_ns", "seal"]
+__all__ = ["Sealed", "measured_epoch_ns", "plan_columns", "seal"]
 
 Int64s = npt.NDArray[np.int64]
 
@@ -67,7 +67,7 @@ def seal(store: LiveStore, evidence: Path) -> Sealed:
         "queries": _queries(store, control, stamps, answers, epoch_ns),
         "events": answers.events(),
         "outputs": answers.outputs,
-        "plan": _plan(store),
+        "plan": plan_columns(store.phases),
         "health": _health(logs, epoch_ns),
         "telemetry": {},
         "reads": _wire(logs, evidence / "wire", epoch_ns),
@@ -141,13 +141,17 @@ def _relative(stamps: Int64s, epoch_ns: int) -> Any:
     return np.ma.masked_array(stamps - epoch_ns, stamps == 0)
 
 
-def _plan(store: LiveStore) -> dict[str, Any]:
-    phases = store.phases
+def plan_columns(phases: Sequence[LivePhase]) -> dict[str, Any]:
+    """The table ``plan``: every planned sample of ``phases``, which are in the order they run.
+
+    ``scheduled_ns`` counts from the start of its phase.
+    """
+    first_query = np.cumsum([0, *(p.queries for p in phases)])
     due = _joined(_due(p.due_ns, p.query_of) for p in phases)
     return {
         "phase": [p.name for p in phases for _ in range(p.samples)],
-        "seq": np.arange(store.samples, dtype=np.int64),
-        "query": _joined(p.query_of + q for p, q in zip(phases, store.first_query, strict=True)),
+        "seq": np.arange(len(due), dtype=np.int64),
+        "query": _joined(p.query_of + q for p, q in zip(phases, first_query, strict=False)),
         "sample_index": _joined(p.sample_index for p in phases),
         "scheduled_ns": np.ma.masked_array(due, due < 0),
     }
