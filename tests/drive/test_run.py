@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
+import subprocess
+import sys
 from collections import Counter
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -238,6 +242,93 @@ def test_the_open_loop_is_never_capped(bench: Any) -> None:
     assert max(a["in_flight"] for a in arrivals(log)) > 40
     assert sum(q["connection_new"] for q in ran.queries()) > 20
     assert {q["failure"] for q in ran.queries()} == {None}
+
+
+def test_property_20_latency_counts_from_the_schedule_when_the_system_falls_behind(bench: Any) -> None:
+    sut = bench.sut(ttft_ms=20, servers=1)
+    ran = bench.run("Server", sut, "settings.target_qps=200", "warmup.queries=0")
+    latency = [q["completed_ns"] - q["scheduled_ns"] for q in ran.queries()]
+    # Twenty queries of 20 ms each come within about 100 ms: the last one waits for those before it.
+    assert latency[-1] > 10 * 20_000_000
+    assert latency[-1] > 3 * latency[0]
+
+
+def test_property_54_the_sut_is_flushed_once_per_phase_after_the_last_issue(bench: Any) -> None:
+    sut, issued = bench.sut(ttft_ms=20), []
+    progress: list[Progress] = []
+    sut.flush = lambda: issued.append(progress[-1])
+    job = bench.job("Server", sut, "settings.target_qps=100")
+    execute(job, progress=progress.append, stop=StopSignal())
+    assert len(issued) == 2
+
+
+def test_queries_are_spread_over_the_endpoints_in_turn(bench: Any) -> None:
+    logs = [bench.tmp_path / f"arrivals{n}.jsonl" for n in range(2)]
+    first, second = (bench.sut(arrivals=log) for log in logs)
+    both = [*first.endpoints(), *second.endpoints()]
+    first.endpoints = lambda: both
+    ran = bench.run("Concurrency", first, "settings.concurrency=4", "warmup.queries=0")
+    assert {q["failure"] for q in ran.queries()} == {None}
+    assert [len(arrivals(log)) for log in logs] == [10, 10]
+
+
+def test_a_worker_stays_off_the_cores_of_the_sut(bench: Any) -> None:
+    usable = sorted(os.sched_getaffinity(0))
+    if len(usable) < 2:
+        pytest.skip("needs two cores")
+    sut = bench.sut()
+    sut.cores = lambda: usable[1:]
+    ran = bench.run("Offline", sut)
+    assert load_evidence(ran.folder / "evidence").workers[0]["cores"] == usable[:1]
+
+
+def test_without_uvloop_the_standard_loop_drives(bench: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    blocked = bench.tmp_path / "blocked"
+    blocked.mkdir()
+    (blocked / "uvloop.py").write_text("raise ImportError('not here')")
+    monkeypatch.setenv("PYTHONPATH", str(blocked))
+    ran = bench.run("Server", bench.sut(), "settings.target_qps=200")
+    assert load_evidence(ran.folder / "evidence").workers[0]["loop"] == "asyncio"
+    assert {q["failure"] for q in ran.queries()} == {None}
+
+
+def test_secrets_are_sent_and_kept_nowhere(bench: Any) -> None:
+    sut = bench.sut()
+    (endpoint,) = sut.endpoints()
+    sut.endpoints = lambda: [replace(endpoint, secret_headers={"Authorization": "Bearer s3cr3t-0"})]
+    seen: list[bytes] = []
+
+    def look(progress: Progress) -> None:
+        if progress.stage == "performance":
+            seen.extend(p.read_bytes() for p in (bench.tmp_path / "run1").rglob("*") if p.is_file())
+
+    execute(bench.job("Server", sut, "settings.target_qps=200"), progress=look, stop=StopSignal())
+    seen.extend(p.read_bytes() for p in (bench.tmp_path / "run1").rglob("*") if p.is_file())
+    assert len(seen) > 20
+    assert not any(b"s3cr3t-0" in content for content in seen)
+
+
+LOADED = """
+import sys
+import fairmark.drive.worker
+print(*(m for m in ("pyarrow", "scipy", "datasets", "pandas", "jsonschema", "click") if m in sys.modules))
+"""
+
+
+def test_the_process_that_drives_imports_nothing_heavy() -> None:
+    ended = subprocess.run([sys.executable, "-c", LOADED], check=True, capture_output=True, text=True)
+    assert ended.stdout.split() == []
+
+
+def test_a_calibrated_run_carries_each_workers_ceiling(bench: Any) -> None:
+    sut = bench.sut()
+    runs = [bench.run("Offline", sut, "settings.workers=2", calibration=how) for how in ("cached", "cached")]
+    first, second = ([w["ceiling"] for w in load_evidence(r.folder / "evidence").workers] for r in runs)
+    assert first == second
+    assert len(first) == 2
+    for ceiling in first:
+        assert ceiling["qps"] > 0
+        assert 0 <= ceiling["lag_p50_ns"] <= ceiling["lag_p99_ns"]
 
 
 def test_health_is_sampled(bench: Any) -> None:

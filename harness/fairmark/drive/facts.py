@@ -7,10 +7,10 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from functools import cache
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import fairmark
-from fairmark.drive.job import Job, RunJob
+from fairmark.drive.job import Clock, Job, RunJob
 from fairmark.evidence.columns import Phase
 from fairmark.scenario.model import Seeds
 from fairmark.traffic.plan import Plan, plan_sha256
@@ -61,7 +61,7 @@ def job_facts(
     *,
     started_utc: str,
     attempts: int,
-    clock: Literal["real", "virtual"],
+    clock: Clock,
     requests: Mapping[str, Any] | None,
     sut: Mapping[str, Any],
 ) -> dict[str, Any]:

@@ -15,10 +15,11 @@ from fairmark.sut.api import WireSUT
 from fairmark.sut.sim import SimSUT
 from fairmark.traffic.plan import Plan
 
-__all__ = ["Calibration", "Job", "Progress", "Report", "RunJob", "RunMode", "VirtualJob"]
+__all__ = ["Calibration", "Clock", "Job", "Progress", "Report", "RunJob", "RunMode", "VirtualJob"]
 
 RunMode = Literal["performance", "accuracy", "submission"]
 Calibration = Literal["cached", "fresh", "none"]
+Clock = Literal["real", "virtual"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

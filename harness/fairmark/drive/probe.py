@@ -7,6 +7,7 @@ import select
 import socket
 import ssl
 from collections.abc import Mapping
+from dataclasses import dataclass
 from time import monotonic_ns
 from typing import Any, Final
 
@@ -42,30 +43,45 @@ def probe(
     """
     where = f"{'https' if endpoint.tls else 'http'}://{endpoint.host}:{endpoint.port}{endpoint.path}"
     try:
-        response, content, kept = _ask(endpoint, body, min(timeout_s, _LONGEST_S))
+        seen = _ask(endpoint, body, min(timeout_s, _LONGEST_S))
     except TimeoutError as error:
         raise SutError(f"{where}: no answer to a first request in time") from error
     except ssl.SSLError as error:
         raise SutError(f"{where}: TLS failed ({error.reason or error})") from error
+    except http.client.RemoteDisconnected as error:
+        raise SutError(f"{where}: hung up on a first request") from error
     except (http.client.BadStatusLine, http.client.UnknownProtocol) as error:
         raise SutError(f"{where}: what listens there does not speak HTTP") from error
     except (OSError, http.client.HTTPException) as error:
         raise SutError(f"{where}: the connection failed ({_reason(error)})") from error
-    if response.status != 200:
-        excerpt = " ".join(content.decode("utf-8", "replace").split())[:_MAX_EXCERPT]
-        raise SutError(f"{where}: answered HTTP {response.status} to a first request: {excerpt}")
-    _check_dialect(where, response, content, dialect, stream=stream)
+    if seen.status != 200:
+        excerpt = " ".join(seen.content.decode("utf-8", "replace").split())[:_MAX_EXCERPT]
+        raise SutError(f"{where}: answered HTTP {seen.status} to a first request: {excerpt}")
+    if seen.whole:
+        _check_dialect(where, seen, dialect, stream=stream)
     return {
-        "http_status": response.status,
-        "server": response.getheader("Server"),
-        "content_type": response.getheader("Content-Type"),
-        "keeps_connection": kept,
+        "http_status": seen.status,
+        "server": seen.server,
+        "content_type": seen.content_type,
+        "keeps_connection": seen.keeps_connection,
     }
 
 
-def _ask(endpoint: Endpoint, body: bytes, timeout_s: float) -> tuple[http.client.HTTPResponse, bytes, bool]:
-    kind = http.client.HTTPSConnection if endpoint.tls else http.client.HTTPConnection
-    connection = kind(endpoint.host, endpoint.port, timeout=timeout_s)
+@dataclass(frozen=True, slots=True)
+class _Seen:
+    """A response; ``whole`` is whether all of it came."""
+
+    status: int
+    server: str | None
+    content_type: str | None
+    content: bytes
+    whole: bool
+    keeps_connection: bool
+
+
+def _ask(endpoint: Endpoint, body: bytes, timeout_s: float) -> _Seen:
+    protocol = http.client.HTTPSConnection if endpoint.tls else http.client.HTTPConnection
+    connection = protocol(endpoint.host, endpoint.port, timeout=timeout_s)
     headers: Mapping[str, str] = {
         "Content-Type": "application/json",
         "Accept-Encoding": "identity",
@@ -75,15 +91,22 @@ def _ask(endpoint: Endpoint, body: bytes, timeout_s: float) -> tuple[http.client
     try:
         connection.request("POST", endpoint.path, body, dict(headers))
         response = connection.getresponse()
-        try:
-            content = response.read()
-        except http.client.IncompleteRead as cut:
-            return response, cut.partial, False
-        except ConnectionError:
-            return response, b"", False
-        return response, content, not response.will_close and _stays_open(connection.sock)
+        content, whole = _read(response)
+        kept = not whole or (not response.will_close and _stays_open(connection.sock))
+        kind = response.getheader("Content-Type")
+        return _Seen(response.status, response.getheader("Server"), kind, content, whole, kept)
     finally:
         connection.close()
+
+
+def _read(response: http.client.HTTPResponse) -> tuple[bytes, bool]:
+    """The body, and whether it is whole. One that is cut off says nothing about the connections to come."""
+    try:
+        return response.read(), True
+    except http.client.IncompleteRead as cut:
+        return cut.partial, False
+    except ConnectionError:
+        return b"", False
 
 
 def _stays_open(connection: socket.socket | None) -> bool:
@@ -91,12 +114,10 @@ def _stays_open(connection: socket.socket | None) -> bool:
     return connection is not None and not select.select([connection], [], [], _CLOSING_S)[0]
 
 
-def _check_dialect(
-    where: str, response: http.client.HTTPResponse, content: bytes, dialect: Dialect, *, stream: bool
-) -> None:
-    kind = response.getheader("Content-Type") or "application/octet-stream"
-    head = f"HTTP/1.1 200 OK\r\nContent-Type: {kind}\r\nContent-Length: {len(content)}\r\n\r\n"
-    answer = dialect.decode([Read(monotonic_ns(), head.encode() + content)], closed=False, stream=stream)
+def _check_dialect(where: str, seen: _Seen, dialect: Dialect, *, stream: bool) -> None:
+    kind = seen.content_type or "application/octet-stream"
+    head = f"HTTP/1.1 200 OK\r\nContent-Type: {kind}\r\nContent-Length: {len(seen.content)}\r\n\r\n"
+    answer = dialect.decode([Read(monotonic_ns(), head.encode() + seen.content)], closed=False, stream=stream)
     if answer.failure == "malformed":
         raise SutError(f"{where}: the answer is not {dialect.name} ({answer.failure_detail})")
 

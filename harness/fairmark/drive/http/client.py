@@ -7,6 +7,7 @@ of the latency. Nothing is retried and no redirect is followed.
 from __future__ import annotations
 
 import asyncio
+import errno
 import ssl
 from collections.abc import Callable, Sequence
 from time import monotonic_ns
@@ -28,6 +29,8 @@ _COMPLETE: Final = OUTCOMES.index("complete")
 _REUSED, _NEW = 1, 2
 _REFILL_PAUSE_NS: Final = 1_000_000_000
 _MAX_DETAIL: Final = 500
+_OWN_LIMITS: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.EADDRNOTAVAIL})
+"""Failures to connect that say nothing about the server: out of descriptors or of ports."""
 
 
 class Pool:
@@ -219,6 +222,8 @@ class Client:
             connection = await pool.connect(self)
         except OSError as error:
             self.finish(seq, monotonic_ns(), _CONNECT, 0, str(error))
+            if error.errno in _OWN_LIMITS:
+                self.refusals = self.refused_since_ns = 0
             return
         if seq not in self.in_flight:
             pool.idle.append(connection)

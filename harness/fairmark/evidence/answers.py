@@ -1,0 +1,81 @@
+"""Columns of the contract's tables that come out of decoded responses."""
+
+from __future__ import annotations
+
+from array import array
+from typing import Any, Final
+
+import numpy as np
+
+from fairmark.evidence.columns import EVENT_KINDS
+from fairmark.evidence.decode import Answer
+
+__all__ = ["AnswerColumns"]
+
+_KIND_NUMBERS: Final[dict[str, int]] = {kind: number for number, kind in enumerate(EVENT_KINDS)}
+
+_OF_RESPONSE: Final = (
+    "input_tokens",
+    "input_token_source",
+    "output_tokens",
+    "output_token_source",
+    "cached_tokens",
+    "finish_reason",
+    "http_status",
+)
+_OF_ANSWER: Final = (
+    "first_byte_ns",
+    "first_token_ns",
+    "last_token_ns",
+    "failure",
+    "failure_detail",
+    "output_sha256",
+)
+
+
+class AnswerColumns:
+    """Grows by one answer at a time, in seq order. Events, of which there are many, are typed arrays.
+
+    Attributes:
+        queries: columns of ``queries``, one entry per answer.
+        outputs: columns of ``outputs``, for answers with any output.
+    """
+
+    def __init__(self) -> None:
+        self.queries: dict[str, list[Any]] = {name: [] for name in (*_OF_RESPONSE, *_OF_ANSWER)}
+        self.outputs: dict[str, list[Any]] = {name: [] for name in ("seq", "text", "reasoning", "token_ids")}
+        self._event_seq, self._event_ns, self._event_read = array("q"), array("q"), array("i")
+        self._event_kind, self._event_tokens = array("b"), array("i")
+
+    def add(self, seq: int, answer: Answer) -> None:
+        """Add the answer of the next sample."""
+        response = answer.response
+        for name in _OF_RESPONSE:
+            self.queries[name].append(getattr(response, name))
+        for name in _OF_ANSWER:
+            self.queries[name].append(getattr(answer, name))
+        if response.text or response.reasoning or response.token_ids:
+            for name, value in (
+                ("seq", seq),
+                ("text", response.text),
+                ("reasoning", response.reasoning),
+                ("token_ids", response.token_ids),
+            ):
+                self.outputs[name].append(value)
+        for event in response.events:
+            self._event_seq.append(seq)
+            self._event_ns.append(event.arrival_ns)
+            self._event_read.append(event.read)
+            self._event_kind.append(_KIND_NUMBERS[event.kind])
+            self._event_tokens.append(-1 if event.n_tokens is None else event.n_tokens)
+
+    def events(self) -> dict[str, Any]:
+        """Columns of ``events``."""
+        tokens = np.array(self._event_tokens, dtype=np.int32)
+        return {
+            "seq": np.array(self._event_seq, dtype=np.int64),
+            "arrival_ns": np.array(self._event_ns, dtype=np.int64),
+            "read": np.array(self._event_read, dtype=np.int32),
+            "kind": np.array(EVENT_KINDS, dtype=object)[np.array(self._event_kind, dtype=np.int8)],
+            "n_tokens": np.ma.masked_array(tokens, tokens < 0),
+        }

@@ -1,0 +1,93 @@
+"""A worker's log, read for sealing: reads grouped by sample, cookies masked, health and details apart."""
+
+from __future__ import annotations
+
+import re
+from array import array
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from fairmark.evidence.store import DETAIL, HEALTH, HEALTH_NAMES, WIRE, LogReader, Record
+
+__all__ = ["WorkerLog"]
+
+_COOKIE: Final = re.compile(rb"(?i)(?<=\nset-cookie:)[^\r\n]+")
+
+
+class WorkerLog:
+    """The log of one worker. Reads are held as numbers, five to a read; their bytes stay in the file.
+
+    Attributes:
+        health: (time, name, value) of every health figure.
+        details: what the driver noted about a failure, by seq.
+    """
+
+    def __init__(self, stem: Path) -> None:
+        self._reader = LogReader(stem)
+        self.health: list[tuple[int, str, float]] = []
+        self.details: dict[int, str] = {}
+        numbers = array("q")
+        for record in self._reader:
+            if record.kind == WIRE:
+                numbers.extend((record.seq, record.t_ns, record.segment, record.start, record.size))
+            elif record.kind == HEALTH:
+                self.health.append((record.t_ns, HEALTH_NAMES[record.seq], self._reader.value(record)))
+            elif record.kind == DETAIL:
+                self.details[record.seq] = self._reader.data(record).decode("utf-8", "replace")
+        self._reads: npt.NDArray[np.int64] = np.array(numbers, dtype=np.int64).reshape(-1, 5)
+        self._order = np.argsort(self._reads[:, 0], kind="stable")
+        self._sorted = self._reads[self._order, 0]
+        self._masked: dict[int, bytes] = {}
+
+    @property
+    def seq(self) -> npt.NDArray[np.int64]:
+        """int64[reads], in the order they arrived: the sample of each read."""
+        return self._reads[:, 0]
+
+    @property
+    def arrival_ns(self) -> npt.NDArray[np.int64]:
+        """int64[reads]: when each read arrived."""
+        return self._reads[:, 1]
+
+    @property
+    def size(self) -> npt.NDArray[np.int64]:
+        """int64[reads]: bytes of each read."""
+        return self._reads[:, 4]
+
+    def reads_of(self, seq: int) -> list[tuple[int, bytes]]:
+        """Time and bytes of the reads of a sample, as they are going to be stored."""
+        first, end = np.searchsorted(self._sorted, (seq, seq + 1)).tolist()
+        numbers = self._order[first:end].tolist()
+        data = [self._data(number) for number in numbers]
+        masked = _without_cookies(data)
+        if masked is not data:
+            self._masked.update(zip(numbers, masked, strict=True))
+        return list(zip(self._reads[numbers, 1].tolist(), masked, strict=True))
+
+    def stored(self) -> Iterator[bytes]:
+        """The bytes of all reads in the order they arrived; `reads_of` has been called for every sample."""
+        for number in range(len(self._reads)):
+            masked = self._masked.get(number)
+            yield self._data(number) if masked is None else masked
+
+    def close(self) -> None:
+        """Unmap the log."""
+        self._reader.close()
+
+    def _data(self, number: int) -> bytes:
+        seq, t_ns, segment, start, size = self._reads[number].tolist()
+        return self._reader.data(Record(WIRE, seq, t_ns, segment, start, size))
+
+
+def _without_cookies(reads: list[bytes]) -> list[bytes]:
+    """Cookies are secrets: their values become as many ``x``, so that every offset stays what it was."""
+    if not any(b"ookie" in data or b"OOKIE" in data for data in reads):
+        return reads
+    head, separator, body = b"".join(reads).partition(b"\r\n\r\n")
+    whole = _COOKIE.sub(lambda value: b"x" * len(value[0]), head) + separator + body
+    ends = np.cumsum([len(data) for data in reads]).tolist()
+    return [whole[start:end] for start, end in zip([0, *ends], ends, strict=False)]
