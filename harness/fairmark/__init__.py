@@ -24,6 +24,7 @@ from fairmark.sut.api import (
     WireSUT,
 )
 from fairmark.sut.hooks import hookimpl
+from fairmark.sut.sim import SimSUT, Simulation
 
 __version__ = "0.1.0"
 
@@ -43,6 +44,8 @@ __all__ = [
     "Interrupted",
     "Query",
     "Sample",
+    "SimSUT",
+    "Simulation",
     "Sink",
     "SutError",
     "SyncSUT",

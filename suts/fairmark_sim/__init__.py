@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import fairmark
+from fairmark_sim.simulated import SimLlmSUT, SimQueueSUT
 from fairmark_sim.sut import SimHttpSUT
 
-__all__ = ["SimHttpSUT", "fairmark_suts"]
+__all__ = ["SimHttpSUT", "SimLlmSUT", "SimQueueSUT", "fairmark_suts"]
 
 
 @fairmark.hookimpl
 def fairmark_suts() -> dict[str, type[fairmark.SUT]]:
     """The SUTs of this module."""
-    return {"sim-http": SimHttpSUT}
+    return {"sim-http": SimHttpSUT, "sim-llm": SimLlmSUT, "sim-queue": SimQueueSUT}

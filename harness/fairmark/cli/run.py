@@ -12,6 +12,7 @@ from fairmark.cli.output import VERDICT_EXIT, emit_json, json_option, set_option
 __all__ = ["exit_code", "run"]
 
 RunMode = Literal["performance", "accuracy", "submission"]
+Clock = Literal["real", "virtual"]
 
 _STOPPED = {"interrupted": 130, "terminated": 130, "sut_failed": 3}
 
@@ -36,6 +37,13 @@ _STOPPED = {"interrupted": 130, "terminated": 130, "sut_failed": 3}
     show_default=True,
     help="submission is accuracy, then performance.",
 )
+@click.option(
+    "--clock",
+    type=click.Choice(["real", "virtual"]),
+    default="real",
+    show_default=True,
+    help="virtual runs a simulated system in simulated time; no rule takes that for a measurement.",
+)
 @set_option
 @click.option(
     "--out", type=click.Path(path_type=Path), help="The run folder [default: runs/<utc>-<name>-<digest>]."
@@ -54,6 +62,7 @@ def run(
     options: tuple[str, ...],
     plugins: tuple[str, ...],
     mode: RunMode,
+    clock: Clock,
     overrides: tuple[str, ...],
     out: Path | None,
     ruleset: str,
@@ -86,6 +95,7 @@ def run(
             stop=stop,
             progress=progress,
             calibration="fresh" if calibrate else "cached",
+            clock=clock,
         )
     if as_json:
         emit_json({"run": str(folder), "record": record})

@@ -9,10 +9,11 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from fairmark.drive.job import Calibration, Progress, RunJob
+from fairmark.drive.job import Calibration, Clock, Progress, RunJob, VirtualJob
 from fairmark.drive.ledger import find_workspace
 from fairmark.drive.run import execute
 from fairmark.drive.stop import StopSignal
+from fairmark.drive.virtual.run import execute_virtual
 from fairmark.errors import InputError
 from fairmark.evidence.evidence import load_evidence
 from fairmark.evidence.json_file import write_json
@@ -23,6 +24,7 @@ from fairmark.study.prepare import Prepared
 from fairmark.sut.api import SUT, WireSUT
 from fairmark.sut.options import options_record, parse_options
 from fairmark.sut.plugins import identity, load_sut, shapes
+from fairmark.sut.sim import SimSUT
 
 __all__ = ["SutChoice", "choose_sut", "default_folder", "judge_run", "run_once"]
 
@@ -68,12 +70,14 @@ def run_once(
     stop: StopSignal,
     progress: Callable[[Progress], None],
     calibration: Calibration = "cached",
+    clock: Clock = "real",
 ) -> dict[str, Any]:
     """Drive a prepared run against a SUT and judge it.
 
     Args:
         out: the run folder; it must not hold a run yet.
         progress: called often while the run goes on.
+        clock: simulated systems run on the virtual clock, all others on the real one.
 
     Returns:
         The whole record, as written to ``run.json``.
@@ -94,10 +98,13 @@ def run_once(
     sut = choice.cls(choice.options)
     sut.logs = logs
     try:
-        job = _job(prepared, choice, sut, out, calibration)
+        job = _job(prepared, choice, sut, out, clock, calibration)
         progress(Progress("open"))
         _open(sut)
-        execute(job, progress=progress, stop=stop)
+        if isinstance(job, VirtualJob):
+            execute_virtual(job, progress=progress, stop=stop)
+        else:
+            execute(job, progress=progress, stop=stop)
     finally:
         _remove_if_empty(out)
     progress(Progress("judge"))
@@ -129,37 +136,40 @@ def _open(sut: SUT) -> None:
 
 
 def _job(
-    prepared: Prepared,
-    choice: SutChoice,
-    sut: SUT,
-    out: Path,
-    calibration: Calibration,
-) -> RunJob:
-    if not isinstance(sut, WireSUT):
-        raise InputError(
-            f"is of shape {', '.join(shapes(choice.cls))}, which this version cannot drive yet",
-            source="--sut",
-            value=choice.name,
-            accepted="a plugin of shape wire",
-        )
-    return RunJob(
-        scenario=prepared.scenario,
-        scenario_source=prepared.text,
-        library=prepared.library,
-        references=prepared.references,
-        mode=prepared.mode,
-        plans=prepared.plans,
-        sut=sut,
-        sut_facts={
+    prepared: Prepared, choice: SutChoice, sut: SUT, out: Path, clock: Clock, calibration: Calibration
+) -> RunJob | VirtualJob:
+    asked: dict[str, Any] = {
+        "scenario": prepared.scenario,
+        "scenario_source": prepared.text,
+        "library": prepared.library,
+        "references": prepared.references,
+        "mode": prepared.mode,
+        "plans": prepared.plans,
+        "sut_facts": {
             "name": choice.name,
             "plugin": identity(choice.cls),
             "options": options_record(choice.options),
         },
-        out=out,
-        workspace=find_workspace(Path.cwd()),
-        repetition=prepared.repetition,
-        calibration=calibration,
-    )
+        "out": out,
+        "workspace": find_workspace(Path.cwd()),
+        "repetition": prepared.repetition,
+    }
+    if clock == "virtual" and isinstance(sut, SimSUT):
+        return VirtualJob(**asked, sut=sut)
+    if clock == "real" and isinstance(sut, WireSUT):
+        return RunJob(**asked, sut=sut, calibration=calibration)
+    raise _wrong_shape(choice, clock)
+
+
+def _wrong_shape(choice: SutChoice, clock: Clock) -> InputError:
+    has = shapes(choice.cls)
+    problem = f"is of shape {', '.join(has)}, which the {clock} clock cannot drive"
+    accepted = {"real": "a plugin of shape wire", "virtual": "a plugin of shape sim"}[clock]
+    if clock == "real" and "sim" in has:
+        accepted += ", or --clock virtual"
+    elif clock == "virtual" and "wire" in has:
+        accepted += ", or --clock real"
+    return InputError(problem, source="--sut", value=choice.name, accepted=accepted)
 
 
 def _remove_if_empty(out: Path) -> None:

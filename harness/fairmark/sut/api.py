@@ -11,6 +11,8 @@ time stamps belong to the driver, and the driver enforces that each query comple
 `WireSUT`      an endpoint and a dialect                     servers: the driver owns the sockets
 =============  ============================================  =============================================
 
+Simulated systems, which run on a virtual clock, have a shape of their own: `fairmark.sut.sim`.
+
 A class may implement several shapes; the scenario decides which one is used.
 Free-threaded builds of Python are refused: exactly-once rests on the interpreter lock.
 """

@@ -23,6 +23,7 @@ import pluggy
 from fairmark.errors import InputError
 from fairmark.sut import hooks
 from fairmark.sut.api import SUT, AsyncSUT, BatchSUT, CallbackSUT, SyncSUT, WireSUT
+from fairmark.sut.sim import SimSUT
 
 __all__ = ["Plugin", "identity", "installed_plugins", "load_sut", "shapes"]
 
@@ -32,6 +33,7 @@ _SHAPES: Mapping[str, type[SUT]] = {
     "batch": BatchSUT,
     "callback": CallbackSUT,
     "wire": WireSUT,
+    "sim": SimSUT,
 }
 
 
@@ -162,7 +164,7 @@ def _install_hint(module: str | None) -> str:
 
 
 def shapes(cls: type[SUT]) -> list[str]:
-    """The shapes that ``cls`` implements: sync, async, batch, callback, wire."""
+    """The shapes that ``cls`` implements: sync, async, batch, callback, wire, sim."""
     return [name for name, shape in _SHAPES.items() if issubclass(cls, shape)]
 
 
