@@ -14,6 +14,8 @@ from jsonschema import Draft202012Validator
 
 from fairmark.evidence.evidence import Evidence
 from fairmark.evidence.tables import table
+from fairmark.judge.judge import judge
+from fairmark.judge.rules import load_ruleset
 from fairmark.measure.measure import measure
 from fairmark.scenario.load import parse_scenario
 
@@ -50,6 +52,7 @@ def columns(phase: str, first_seq: int, start_ns: int, rng: np.random.Generator)
         "last_token_ns": at + 40 * MS + noise,
         "completed_ns": at + 40 * MS + noise,
     }
+    missing: list[Any] = [None] * n
     texts = {"input_token_source": "usage", "output_token_source": "usage", "finish_reason": "length"}
     return {
         **{name: values.tolist() for name, values in stamps.items()},
@@ -61,13 +64,20 @@ def columns(phase: str, first_seq: int, start_ns: int, rng: np.random.Generator)
         "input_tokens": rng.integers(50, 100, n).tolist(),
         "output_tokens": [4] * n,
         **{name: [value] * n for name, value in texts.items()},
+        "failure": missing,
     }
 
 
-def evidence() -> Evidence:
+Change = Callable[[dict[str, list[Any]]], None]
+
+
+def evidence(change: Change | None = None) -> Evidence:
+    """The run's evidence; ``change`` may edit the columns of the performance phase first."""
     rng = np.random.default_rng(5)
     accuracy = columns("accuracy", 0, -60_000 * MS, rng)
     performance = columns("performance", QUERIES["accuracy"], 0, rng)
+    if change is not None:
+        change(performance)
     queries = {name: accuracy[name] + performance[name] for name in accuracy}
     planned = ("phase", "seq", "query", "sample_index", "scheduled_ns")
     rows = [json.dumps({"a": "yes", "q": f"question {i}"}, separators=(",", ":")) for i in range(10)]
@@ -138,6 +148,17 @@ def whole_record() -> dict[str, Any]:
         "evidence": {},
     }
     return {**facts, "metrics": measure(evidence(), facts)}
+
+
+@pytest.fixture
+def rejudged(whole_record: dict[str, Any]) -> Callable[[Change], dict[str, Any]]:
+    """The open verdict on the run after its performance evidence was changed."""
+
+    def again(change: Change) -> dict[str, Any]:
+        record = {**whole_record, "metrics": measure(evidence(change), whole_record)}
+        return judge(record, load_ruleset("fairmark-open-1"))
+
+    return again
 
 
 @pytest.fixture
