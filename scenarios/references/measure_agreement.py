@@ -4,7 +4,7 @@ Serves the GGUF, and copies of it with damaged weights, with llama.cpp (package 
 first questions in several right and wrong ways, and prints every candidate score of every way. The
 figures in ``README.md`` are its output. Needs xllamacpp, gguf and fairmark:
 
-    python measure_agreement.py --gguf SmolLM2-135M-Instruct.Q4_1.gguf --rows 128 \
+    python measure_agreement.py --gguf SmolLM2-135M-Instruct.Q4_1.gguf --rows 64 --tokens 16 \
         --samples ../../harness/fairmark/samples/data/gsm8k-test.jsonl --references smollm2-135m-gsm8k.jsonl
 """
 
@@ -190,7 +190,7 @@ def main() -> None:
     parser.add_argument("--gguf", type=Path, required=True)
     parser.add_argument("--samples", type=Path, required=True)
     parser.add_argument("--references", type=Path, required=True)
-    parser.add_argument("--rows", type=int, default=128)
+    parser.add_argument("--rows", type=int, default=64)
     parser.add_argument("--tokens", type=int, default=16, help="max_tokens of every request")
     parser.add_argument("--ways", help="only the ways whose name contains this")
     parser.add_argument("--keep", type=Path, help="keep the answers here, as JSON Lines")
