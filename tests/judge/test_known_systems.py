@@ -70,7 +70,7 @@ def test_a_system_that_slows_down_over_the_run(rejudged):
     def change(columns):
         n = len(columns["seq"])
         for row in range(n):
-            moved(columns, row, 8 * MS * row // n, ("last_token_ns", "completed_ns"))
+            moved(columns, row, 8 * MS * row // n)
 
     verdict = rejudged(change)
     drifted, unsettled = verdict["reasons"]
