@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from pathlib import Path
 
 import click
@@ -9,6 +10,15 @@ import click
 from fairmark.cli.output import emit_json, json_option
 
 __all__ = ["quickstart"]
+
+_NEXT = """\
+bundle  {bundle}
+report  {bundle}/report.html
+
+next    fairmark audit {bundle}
+        fairmark check {bundle} --all
+        fairmark run smollm2-gsm8k-server --sut llamacpp --set settings.target_qps=3
+        fairmark run smollm2-gsm8k-server --sut http -o base_url=http://HOST:PORT"""
 
 
 @click.command(epilog="Example: fairmark quickstart --sut http -o base_url=http://localhost:8000")
@@ -30,27 +40,25 @@ def quickstart(sut: str, options: tuple[str, ...], runs: Path, submissions: Path
     from fairmark.cli.run import exit_code
     from fairmark.drive.stop import StopSignal
     from fairmark.report.text import text_report
+    from fairmark.study.quickstart import SCENARIOS
     from fairmark.study.quickstart import quickstart as run_all
+    from fairmark.study.submit import submit
 
     with StopSignal() as stop:
-        made = run_all(
-            sut=sut, options=options, runs=runs, submissions=submissions, stop=stop, narrate=ProgressLine
-        )
-    if as_json:
-        paths = {"bundle": made.bundle, "report": made.report}
-        emit_json(
-            {
-                "runs": [str(folder) for folder in made.runs],
-                **{name: None if path is None else str(path) for name, path in paths.items()},
-                "verdicts": [record["verdict"]["verdict"] for record in made.records],
-            }
-        )
-    else:
+        made = run_all(sut=sut, options=options, runs=runs, stop=stop, narrate=ProgressLine)
+    if not as_json:
         click.echo(text_report(made.records))
-        if made.bundle is not None:
-            click.echo(f"bundle  {made.bundle}\nreport  {made.report}\n")
-            click.echo(f"next    fairmark audit {made.bundle}")
-            click.echo(f"        fairmark check {made.bundle} --all")
-            click.echo("        fairmark run smollm2-gsm8k-server --sut llamacpp --set settings.target_qps=3")
-            click.echo("        fairmark run smollm2-gsm8k-server --sut http -o base_url=http://HOST:PORT")
+    bundle = None
+    if len(made.runs) == len(SCENARIOS):
+        # A name of its own each time: a sealed bundle is never replaced.
+        submitter = f"quickstart-{datetime.now(UTC):%Y%m%dT%H%M%SZ}"
+        bundle = submit(made.runs, submissions, submitter=submitter, division="open")
+    if as_json:
+        verdicts = [record["verdict"]["verdict"] for record in made.records]
+        runs_made = [str(folder) for folder in made.runs]
+        emit_json(
+            {"runs": runs_made, "verdicts": verdicts, "bundle": None if bundle is None else str(bundle)}
+        )
+    elif bundle is not None:
+        click.echo(_NEXT.format(bundle=bundle))
     return max(exit_code(record) for record in made.records)

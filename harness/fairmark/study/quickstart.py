@@ -1,21 +1,18 @@
-"""The first run of a newcomer: three scenarios on the bundled model, judged, sealed and reported."""
+"""The first runs of a newcomer: three scenarios on the bundled model, driven and judged."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
 
-from fairmark.bundle.seal import REPORT
 from fairmark.drive.job import Progress
 from fairmark.drive.stop import StopSignal
 from fairmark.judge.rules import load_ruleset
 from fairmark.study.prepare import RunMode, prepare
 from fairmark.study.run import choose_sut, default_folder, run_once
-from fairmark.study.submit import submit
 
 __all__ = ["SCENARIOS", "Quickstart", "quickstart"]
 
@@ -31,32 +28,24 @@ Narrator = Callable[[str], AbstractContextManager[Callable[[Progress], None]]]
 
 @dataclass(frozen=True, slots=True)
 class Quickstart:
-    """What a quickstart leaves.
-
-    Attributes:
-        runs: the run folders, in the order they ran.
-        records: their records.
-        bundle, report: None when it was interrupted.
-    """
+    """The run folders in the order they ran, and their records."""
 
     runs: tuple[Path, ...]
     records: tuple[dict[str, Any], ...]
-    bundle: Path | None
-    report: Path | None
 
 
 def quickstart(
-    *, sut: str, options: Sequence[str], runs: Path, submissions: Path, stop: StopSignal, narrate: Narrator
+    *, sut: str, options: Sequence[str], runs: Path, stop: StopSignal, narrate: Narrator
 ) -> Quickstart:
-    """Run `SCENARIOS` one after the other, then seal and report what they left.
+    """Run `SCENARIOS` one after the other; a stop ends the series with the run it met.
 
     Args:
         sut, options: the system under test, opened anew for every scenario.
-        runs, submissions: where run folders and the bundle go.
+        runs: where run folders go.
         narrate: opens the progress display of a scenario.
 
     Raises:
-        InputError: the SUT or a folder cannot be used.
+        InputError: the SUT or the folder cannot be used.
         SutError: the SUT does not work.
     """
     choice, rules = choose_sut(sut, options), load_ruleset("fairmark-open-1")
@@ -70,8 +59,5 @@ def quickstart(
                 run_once(prepared, choice, out=folders[-1], ruleset=rules, stop=stop, progress=progress)
             )
         if stop.level:
-            return Quickstart(tuple(folders), tuple(records), None, None)
-    # A name of its own each time: a sealed bundle is never replaced.
-    submitter = f"quickstart-{datetime.now(UTC):%Y%m%dT%H%M%SZ}"
-    bundle = submit(folders, submissions, submitter=submitter, division="open")
-    return Quickstart(tuple(folders), tuple(records), bundle, bundle / REPORT)
+            break
+    return Quickstart(tuple(folders), tuple(records))
