@@ -12,7 +12,7 @@ from fairmark.scenario.model import ArrivalProcess, SamplingKind, Scenario, Scen
 from fairmark.traffic.recorded import read_arrivals
 from fairmark.traffic.seeds import effective_seeds
 
-__all__ = ["DEFAULT_QPS", "Mode", "TrafficSettings", "traffic_settings"]
+__all__ = ["DEFAULT_QPS", "HIGHEST_QPS", "LOWEST_QPS", "Mode", "TrafficSettings", "traffic_settings"]
 
 Mode = Literal["performance", "accuracy"]
 
@@ -25,7 +25,8 @@ DEFAULT_QPS: Final[dict[ScenarioKind, float]] = {
 }
 """LoadGen's defaults (test_settings.h:109-280): expected latencies of 1 ms and 8 ms, rates of 1/s."""
 
-_HIGHEST_QPS: Final = 1e9
+LOWEST_QPS: Final = 1e-6
+HIGHEST_QPS: Final = 1e9
 _MOST_SAMPLES: Final = 1 << 30
 """A plan of more samples, 16 bytes each, is a mistake in the settings."""
 
@@ -206,7 +207,8 @@ def _check(s: TrafficSettings, source: str) -> None:
         ("accuracy_sample_count", s.accuracy_sample_count),
     ):
         require(1 <= count <= s.total_sample_count, f"samples.{name}", count, rows)
-    require(0 < s.target_qps <= _HIGHEST_QPS, "settings.target_qps", s.target_qps, "above 0, up to 1e9")
+    rates = f"{LOWEST_QPS:g} to {HIGHEST_QPS:g}"
+    require(LOWEST_QPS <= s.target_qps <= HIGHEST_QPS, "settings.target_qps", s.target_qps, rates)
     require(s.min_query_count >= 1, "run.min_query_count", s.min_query_count, "an integer >= 1")
     require(s.samples_per_query >= 1, "run.samples_per_query", s.samples_per_query, "an integer >= 1")
     below = f"0 to {s.performance_sample_count - 1}, inside the performance set"
