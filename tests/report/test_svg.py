@@ -46,15 +46,15 @@ def test_logarithmic_ticks_and_positions() -> None:
 
 def test_corners_of_the_frame() -> None:
     frame = Frame(Axis("x", 0, 10), Axis("y", 0, 1))
-    assert (frame.at_x(0), frame.at_x(10)) == (50, 348)
+    assert (frame.at_x(0), frame.at_x(10)) == (60, 348)
     assert (frame.at_y(0), frame.at_y(1)) == (194, 16)
 
 
 def test_marks_by_hand() -> None:
     frame = Frame(Axis("x", 0, 10), Axis("y", 0, 1))
-    assert path(frame, [0, 10], [0, 1], "one") == '<path class="line one" d="M50.0 194.0L348.0 16.0"/>'
-    assert path(frame, [0, 10], [0, 1], "one", steps=True).endswith('d="M50.0 194.0H348.0V16.0"/>')
-    assert dots(frame, [5], [0.5], "two") == '<path class="dots two" d="M199.0 105.0h0"/>'
+    assert path(frame, [0, 10], [0, 1], "one") == '<path class="line one" d="M60.0 194.0L348.0 16.0"/>'
+    assert path(frame, [0, 10], [0, 1], "one", steps=True).endswith('d="M60.0 194.0H348.0V16.0"/>')
+    assert dots(frame, [5], [0.5], "two") == '<path class="dots two" d="M204.0 105.0h0"/>'
     assert path(frame, [], [], "one") == dots(frame, [], [], "one") == ""
     assert 'aria-label="a &lt; b"' in render(frame, [], "a < b")
 

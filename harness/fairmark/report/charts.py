@@ -261,7 +261,7 @@ def _latency_axis(label: str, values: Floats, top: float) -> svg.Axis:
     if middle > 0 and float(values[0]) > 0 and top / middle > _LOG_FROM:
         low = float(values[0]) * 0.9
         return svg.Axis(label, low, top * (top / low) ** 0.25, log=True)
-    return svg.Axis(label, 0, max(top, 1e-6) * 1.25)
+    return svg.Axis(label, 0, max(top, 1e-6) * 1.3)
 
 
 def _time_axis(phase: Phase) -> svg.Axis:

@@ -160,25 +160,29 @@ def _rules(record: Mapping[str, Any]) -> str:
         return ""
     order = list(_OUTCOMES)
     ranked = sorted(verdict["rules"], key=lambda r: (r["outcome"] == "pass", order.index(r["outcome"])))
-    rows = "".join(_rule(rule) for rule in ranked)
+    fixes = any(rule["outcome"] != "pass" for rule in ranked)
+    rows = "".join(_rule(rule, fixes=fixes) for rule in ranked)
     skipped = ", ".join(verdict["not_applicable"])
     return (
         f"<h3>Rules of {escape(verdict['ruleset'])}</h3>"
         '<div class="scroll"><table class="rules"><thead><tr><th>Outcome</th><th>Rule</th><th>Expected</th>'
-        f"<th>Found</th><th>What to do</th></tr></thead><tbody>{rows}</tbody></table></div>"
+        f"<th>Found</th>{'<th>What to do</th>' if fixes else ''}</tr></thead>"
+        f"<tbody>{rows}</tbody></table></div>"
         + (f'<p class="notes">Do not apply to this run: {escape(skipped)}.</p>' if skipped else "")
     )
 
 
-def _rule(rule: Mapping[str, Any]) -> str:
+def _rule(rule: Mapping[str, Any], *, fixes: bool) -> str:
+    """One row; ``fixes``: whether the table has a column for what to do."""
     passed = rule["outcome"] == "pass"
     warning = " (warning)" if rule["severity"] == "warning" and not passed else ""
     message = rule["title"] if passed else rule["message"]
+    found = "as expected" if passed and isinstance(rule["found"], (dict, list)) else _found(rule["found"])
+    fix = f"<td>{'' if passed else escape(rule['fix'])}</td>" if fixes else ""
     return (
         f'<tr><td class="{escape(rule["outcome"])}">{escape(_OUTCOMES[rule["outcome"]])}{warning}</td>'
         f'<td>{escape(message)}<span class="id">{escape(rule["id"])}</span></td>'
-        f'<td>{escape(rule["expected"])}</td><td class="found">{escape(_found(rule["found"]))}</td>'
-        f"<td>{'' if passed else escape(rule['fix'])}</td></tr>"
+        f'<td>{escape(rule["expected"])}</td><td class="found">{escape(found)}</td>{fix}</tr>'
     )
 
 

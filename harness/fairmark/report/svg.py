@@ -58,7 +58,7 @@ class Frame:
     y: Axis
     width: int = 360
     height: int = 236
-    left: int = 50
+    left: int = 60
     right: int = 12
     top: int = 16
     bottom: int = 42
@@ -158,7 +158,7 @@ def _text(x: float, y: float, content: str, css: str, *, anchor: str = "start") 
 
 def _beside(frame: Frame, px: float, y: float, content: str, css: str, *, gap: int) -> str:
     """Text to the right of ``px``, or to its left where the right edge is near."""
-    if px > frame.width * 0.8:
+    if px > frame.width * 0.82:
         return _text(px - gap, y, content, css, anchor="end")
     return _text(px + gap, y, content, css)
 
