@@ -62,12 +62,13 @@ class AnswerColumns:
                 ("token_ids", response.token_ids),
             ):
                 self.outputs[name].append(value)
-        for event in response.events:
-            self._event_seq.append(seq)
-            self._event_ns.append(event.arrival_ns)
-            self._event_read.append(event.read)
-            self._event_kind.append(_KIND_NUMBERS[event.kind])
-            self._event_tokens.append(-1 if event.n_tokens is None else event.n_tokens)
+        if response.events:
+            times, reads, kinds, tokens = zip(*response.events, strict=True)
+            self._event_seq.extend([seq] * len(times))
+            self._event_ns.extend(times)
+            self._event_read.extend(reads)
+            self._event_kind.extend([_KIND_NUMBERS[kind] for kind in kinds])
+            self._event_tokens.extend([-1 if n is None else n for n in tokens])
 
     def events(self) -> dict[str, Any]:
         """Columns of ``events``."""

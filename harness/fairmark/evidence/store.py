@@ -280,9 +280,13 @@ class LogReader:
                 yield Record(kind, seq, t_ns, number, start, size)
                 position = (start + size + 7) & ~7
 
+    def bytes_at(self, segment: int, start: int, size: int) -> bytes:
+        """The bytes of the record that lies there."""
+        return self._segments[segment][start : start + size]
+
     def data(self, record: Record) -> bytes:
         """The bytes of ``record``."""
-        return self._segments[record.segment][record.start : record.start + record.size]
+        return self.bytes_at(record.segment, record.start, record.size)
 
     def value(self, record: Record) -> float:
         """The figure of a `HEALTH` record."""

@@ -11,7 +11,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from fairmark.evidence.store import DETAIL, HEALTH, HEALTH_NAMES, WIRE, LogReader, Record
+from fairmark.evidence.store import DETAIL, HEALTH, HEALTH_NAMES, WIRE, LogReader
 
 __all__ = ["WorkerLog"]
 
@@ -40,7 +40,10 @@ class WorkerLog:
                 self.details[record.seq] = self._reader.data(record).decode("utf-8", "replace")
         self._reads: npt.NDArray[np.int64] = np.array(numbers, dtype=np.int64).reshape(-1, 5)
         self._order = np.argsort(self._reads[:, 0], kind="stable")
-        self._sorted = self._reads[self._order, 0]
+        seqs, firsts = np.unique(self._reads[self._order, 0], return_index=True)
+        ends = [*firsts[1:].tolist(), len(self._order)]
+        spans = zip(firsts.tolist(), ends[: len(seqs)], strict=True)
+        self._span_of = dict(zip(seqs.tolist(), spans, strict=True))
         self._masked: dict[int, bytes] = {}
 
     @property
@@ -60,27 +63,24 @@ class WorkerLog:
 
     def reads_of(self, seq: int) -> list[tuple[int, bytes]]:
         """Time and bytes of the reads of a sample, as they are going to be stored."""
-        first, end = np.searchsorted(self._sorted, (seq, seq + 1)).tolist()
-        numbers = self._order[first:end].tolist()
-        data = [self._data(number) for number in numbers]
+        first, end = self._span_of.get(seq, (0, 0))
+        numbers = self._order[first:end]
+        rows = self._reads[numbers].tolist()
+        data = [self._reader.bytes_at(segment, start, size) for _, _, segment, start, size in rows]
         masked = _without_cookies(data)
         if masked is not data:
-            self._masked.update(zip(numbers, masked, strict=True))
-        return list(zip(self._reads[numbers, 1].tolist(), masked, strict=True))
+            self._masked.update(zip(numbers.tolist(), masked, strict=True))
+        return [(row[1], stored) for row, stored in zip(rows, masked, strict=True)]
 
     def stored(self) -> Iterator[bytes]:
         """The bytes of all reads in the order they arrived; `reads_of` has been called for every sample."""
-        for number in range(len(self._reads)):
+        for number, (_, _, segment, start, size) in enumerate(self._reads.tolist()):
             masked = self._masked.get(number)
-            yield self._data(number) if masked is None else masked
+            yield self._reader.bytes_at(segment, start, size) if masked is None else masked
 
     def close(self) -> None:
         """Unmap the log."""
         self._reader.close()
-
-    def _data(self, number: int) -> bytes:
-        seq, t_ns, segment, start, size = self._reads[number].tolist()
-        return self._reader.data(Record(WIRE, seq, t_ns, segment, start, size))
 
 
 def _without_cookies(reads: list[bytes]) -> list[bytes]:
