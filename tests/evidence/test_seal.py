@@ -273,6 +273,12 @@ def test_a_run_that_is_going_on_is_left_alone(
     assert open_store(tmp_path / LIVE).control().stop_level == 0
 
 
+def test_a_run_that_never_began_has_nothing_to_recover(tmp_path: Path) -> None:
+    (tmp_path / LIVE).mkdir()
+    with pytest.raises(EvidenceError, match="killed before its first query"):
+        recover(tmp_path)
+
+
 def test_a_damaged_store_is_said_so(store: LiveStore, tmp_path: Path) -> None:
     killed_run(store, tmp_path)
     (tmp_path / LIVE / "performance.sample_index.npy").write_bytes(b"junk")

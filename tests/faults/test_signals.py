@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import signal
 from typing import Any
 
 import psutil
 import pytest
 
+from fairmark.drive.job import Progress
+from fairmark.drive.run import execute
+from fairmark.drive.stop import StopSignal
 from fairmark.evidence.evidence import load_evidence
 from fairmark.evidence.recover import recover
 
@@ -108,3 +112,30 @@ def test_everything_killed_at_once_can_be_recovered(bench: Any, coordinator: Any
     assert set(failures) <= {None, "aborted"}
     events = load_evidence(run.folder / "evidence").events
     assert len(events) > 0
+
+
+def test_a_worker_that_cannot_start_ends_the_run(bench: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    job = bench.job("Offline", bench.sut())
+    monkeypatch.setattr("fairmark.drive.crew.sys.executable", "/bin/false")
+    execute(job, progress=lambda _: None, stop=StopSignal())
+    outcome = json.loads((job.out / "run.json").read_text())["outcome"]
+    assert (outcome["stop_reason"], outcome["phases"]) == ("worker_died", [])
+    assert outcome["detail"] == "worker 0 ended with code 1"
+
+
+def test_a_hung_worker_is_killed_and_the_run_closed(bench: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("fairmark.drive.crew._SILENCE_NS", 3_000_000_000)
+    stopped: list[psutil.Process] = []
+
+    def stop_one(progress: Progress) -> None:
+        if progress.stage == "performance" and progress.completed > 3 and not stopped:
+            (worker,) = (c for c in psutil.Process().children() if "fairmark.drive.worker" in c.cmdline())
+            worker.suspend()
+            stopped.append(worker)
+
+    job = bench.job("Server", bench.sut(), *LONG)
+    execute(job, progress=stop_one, stop=StopSignal())
+    outcome = json.loads((job.out / "run.json").read_text())["outcome"]
+    assert (outcome["stop_reason"], outcome["detail"]) == ("worker_died", "worker 0 hung")
+    assert not stopped[0].is_running()
+    assert None in outcomes(job.out)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import subprocess
 import sys
@@ -48,27 +49,39 @@ class Crew:
         self.detail: str | None = None
 
     def __enter__(self) -> Crew:
-        for number in range(self._store.workers):
-            self._files.append((self._logs / f"worker-{number}.log").open("wb"))
-            # A session of its own: Ctrl-C in the terminal is the coordinator's to handle.
-            process = subprocess.Popen(
-                [sys.executable, "-m", "fairmark.drive.worker", str(self._store.folder), str(number)],
-                stdin=subprocess.PIPE,
-                stdout=subprocess.DEVNULL,
-                stderr=self._files[-1],
-                start_new_session=True,
-                pass_fds=self._lock,
-            )
-            self._processes.append(process)
-            assert process.stdin is not None
-            process.stdin.write(self._heads)
-            process.stdin.close()
+        try:
+            for number in range(self._store.workers):
+                self._start(number)
+        except BaseException:
+            self._end(patience_s=0.0)
+            raise
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        deadline = time.monotonic() + (_EXIT_PATIENCE_S if kind is None else 0.0)
+        self._end(patience_s=_EXIT_PATIENCE_S if kind is None else 0.0)
+
+    def _start(self, number: int) -> None:
+        self._files.append((self._logs / f"worker-{number}.log").open("wb"))
+        # A session of its own: Ctrl-C in the terminal is the coordinator's to handle.
+        process = subprocess.Popen(
+            [sys.executable, "-m", "fairmark.drive.worker", str(self._store.folder), str(number)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
+            stderr=self._files[-1],
+            start_new_session=True,
+            pass_fds=self._lock,
+        )
+        self._processes.append(process)
+        assert process.stdin is not None
+        # A worker that is gone already is found, with its last words, when it is looked at.
+        with contextlib.suppress(BrokenPipeError), process.stdin as heads:
+            heads.write(self._heads)
+
+    def _end(self, patience_s: float) -> None:
+        """Give the workers ``patience_s`` to exit, then kill them."""
+        deadline = time.monotonic() + patience_s
         for process in self._processes:
             try:
                 process.wait(max(0.0, deadline - time.monotonic()))

@@ -104,7 +104,8 @@ class Worker:
             async with asyncio.timeout(_CONNECT_S):
                 await self._client.open(share(orders.connections, self._number, store.workers))
         except OSError as error:
-            print(f"the server cannot be reached: {error}", file=sys.stderr)
+            reason = str(error) or f"no connection within {_CONNECT_S:.0f} s"
+            print(f"the server cannot be reached: {reason}", file=sys.stderr)
             return "worker_died" if self._crash else "sut_failed"
         self._write_facts()
         freeze_heap()

@@ -47,7 +47,11 @@ def recover(folder: Path) -> Recovered:
     """
     live = folder / LIVE
     if not (live / "layout.json").exists():
-        raise EvidenceError(f"{folder}: has no unfinished run to recover")
+        raise EvidenceError(
+            f"{folder}: the run was killed before its first query; there is nothing to recover"
+            if live.exists()
+            else f"{folder}: has no unfinished run to recover"
+        )
     with (live / LOCK).open("a") as lock:
         _take(lock.fileno(), folder)
         control = open_store(live).control()
