@@ -1,0 +1,262 @@
+"""What a plan promises whatever its settings are, and what cannot be planned."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fairmark.errors import InputError
+from fairmark.scenario.load import parse_scenario
+from fairmark.scenario.model import Scenario, Seeds
+from fairmark.traffic.plan import Plan, make_plan, plan_sha256
+from fairmark.traffic.recorded import read_arrivals
+from fairmark.traffic.seeds import derive_seed, effective_seeds
+from fairmark.traffic.settings import TrafficSettings, traffic_settings
+from fairmark.traffic.warmup import warmup_plan
+
+SEED = st.integers(0, 2**64 - 1)
+
+SCENARIO = """
+schema = "fairmark/scenario/1"
+name = "test"
+scenario = "Server"
+[model]
+name = "model"
+[samples]
+source = "rows.jsonl"
+prompt = "prompt"
+performance_sample_count = 40
+[settings]
+target_qps = 100
+"""
+
+
+def scenario(*overrides: str, source: str = "test.toml") -> Scenario:
+    return parse_scenario(SCENARIO.encode(), source=source, overrides=overrides)
+
+
+@st.composite
+def traffic(draw: st.DrawFn, *, continued: bool = False) -> TrafficSettings:
+    kinds = ["SingleStream", "MultiStream", "Server", "Concurrency"] + ([] if continued else ["Offline"])
+    samplings = ["replacement", "same", "equal"] + ([] if continued else ["unique"])
+    total = draw(st.integers(1, 150))
+    performance = draw(st.integers(1, total))
+    mode = "performance" if continued else draw(st.sampled_from(["performance", "accuracy"]))
+    process = draw(st.sampled_from(["poisson", "constant", "gamma"]))
+    return TrafficSettings(
+        scenario=draw(st.sampled_from(kinds)),
+        mode=mode,
+        total_sample_count=total,
+        performance_sample_count=performance,
+        accuracy_sample_count=draw(st.integers(1, total)),
+        target_qps=draw(st.floats(1.0, 1000.0)),
+        min_duration_ns=draw(st.integers(0, 10**9)),
+        min_query_count=draw(st.integers(1, 200)),
+        seeds=Seeds(draw(SEED), draw(SEED), draw(SEED)),
+        samples_per_query=draw(st.integers(1, 9)),
+        sampling="replacement" if mode == "accuracy" else draw(st.sampled_from(samplings)),
+        same_index=draw(st.integers(0, performance - 1)),
+        process=process,
+        cv=0.7 if process == "gamma" else None,
+    )
+
+
+@given(traffic(continued=True), st.integers(0, 500))
+def test_a_longer_plan_begins_with_the_shorter_one(s: TrafficSettings, more: int) -> None:
+    plan = make_plan(s)
+    longer = make_plan(s, at_least_queries=plan.query_count + more)
+    assert longer.query_count >= plan.query_count + more
+    assert longer.sample_index[: len(plan.sample_index)].tolist() == plan.sample_index.tolist()
+    assert longer.scheduled_ns[: plan.query_count].tolist() == plan.scheduled_ns.tolist()
+    assert make_plan(s, at_least_queries=1).query_count == plan.query_count
+
+
+@given(traffic())
+def test_invariants(s: TrafficSettings) -> None:
+    plan = make_plan(s)
+    offsets = plan.query_offsets
+    assert len(offsets) == plan.query_count + 1
+    assert offsets[-1] == len(plan.sample_index)
+    assert plan.sample_index.dtype == plan.scheduled_ns.dtype == np.int64
+    covered = s.accuracy_sample_count if s.mode == "accuracy" else s.performance_sample_count
+    assert 0 <= plan.sample_index.min() <= plan.sample_index.max() < covered
+    for part in plan.sets:
+        due = plan.scheduled_ns[part.first_query : part.end_query]
+        assert due[0] == 0
+        assert (np.diff(due) >= 0).all()
+        assert part.generated_duration_ns >= due[-1]
+        sent = plan.sample_index[offsets[part.first_query] : offsets[part.end_query]]
+        assert set(sent.tolist()) <= set(part.samples.tolist())
+    if s.mode == "accuracy":
+        assert set(plan.sample_index.tolist()) == set(range(s.accuracy_sample_count))
+        if s.scenario != "MultiStream":
+            assert len(plan.sample_index) == s.accuracy_sample_count
+    elif s.sampling != "unique":
+        assert plan.query_count >= s.effective_min_query_count
+        assert plan.scheduled_ns[-1] >= s.generation_ns
+
+
+@given(traffic())
+def test_concurrency_sends_what_single_stream_sends(s: TrafficSettings) -> None:
+    one = make_plan(replace(s, scenario="SingleStream"))
+    many = make_plan(replace(s, scenario="Concurrency"))
+    assert plan_sha256(one) == plan_sha256(many)
+
+
+@pytest.mark.parametrize(
+    "changes", [{"sampling": "unique"}, {"mode": "accuracy"}, {"scenario": "Offline"}], ids=str
+)
+def test_one_pass_cannot_be_continued(changes: dict[str, Any]) -> None:
+    s = traffic_settings(scenario(), "performance", 50)
+    with pytest.raises(ValueError, match="one pass"):
+        make_plan(replace(s, **changes), at_least_queries=100)
+
+
+def test_the_digest_is_of_the_traffic() -> None:
+    plan = make_plan(replace(traffic_settings(scenario(), "performance", 50), min_query_count=3))
+    header = b'{"plan":"fairmark/plan/1","sets":[[%d,1]]}\n' % plan.query_count
+    content = header + plan.sample_index.astype("<i8").tobytes() + plan.scheduled_ns.astype("<i8").tobytes()
+    assert plan_sha256(plan) == hashlib.sha256(content).hexdigest()
+    shifted = Plan(plan.settings, plan.sample_index, plan.scheduled_ns + 1, plan.sets)
+    assert plan_sha256(shifted) != plan_sha256(plan)
+
+
+def test_seeds_of_repetitions_and_challenges() -> None:
+    base = Seeds(1, 2, 3)
+    assert effective_seeds(base) == base
+    message = b'["fairmark/seed/1","qsl","1",2,"\\u00e9\\"",null]'
+    expected = int.from_bytes(hashlib.sha256(message).digest()[:8], "big")
+    assert derive_seed("qsl", 1, 2, 'é"', None) == expected
+    derived = [
+        effective_seeds(base, repetition=1),
+        effective_seeds(base, repetition=2),
+        effective_seeds(base, nonce="a"),
+        effective_seeds(base, nonce="b"),
+        effective_seeds(base, repetition=1, nonce="a"),
+        effective_seeds(base, label="warmup"),
+    ]
+    seeds = [seed & 0xFFFFFFFF for s in derived for seed in (s.qsl, s.sample_index, s.schedule)]
+    assert len(set(seeds)) == len(seeds)
+
+
+def test_settings_of_a_scenario() -> None:
+    s = traffic_settings(
+        scenario("run.min_duration_s=1.5", "settings.min_query_count=200"), "performance", 50
+    )
+    assert (s.total_sample_count, s.performance_sample_count, s.accuracy_sample_count) == (50, 40, 50)
+    assert (s.target_qps, s.min_duration_ns, s.min_query_count) == (100.0, 1_500_000_000, 200)
+    assert s.seeds.qsl == 2085463073848966840
+    repeated = traffic_settings(scenario(), "performance", 50, repetition=1)
+    assert repeated.seeds == effective_seeds(s.seeds, repetition=1)
+
+
+def test_accuracy_of_a_repeated_sample_covers_all() -> None:
+    same = scenario("run.sampling='same'", "run.same_index=3")
+    assert set(make_plan(traffic_settings(same, "performance", 50)).sample_index.tolist()) != set(range(50))
+    accuracy = make_plan(traffic_settings(same, "accuracy", 50))
+    assert sorted(accuracy.sample_index.tolist()) == list(range(50))
+
+
+@pytest.mark.parametrize(
+    ("rows", "overrides", "message"),
+    [
+        (0, [], r"samples\.source: has no rows"),
+        (39, [], r"samples\.performance_sample_count: is impossible \(got 40\); accepted: 1 to 39"),
+        (50, ["samples.accuracy_sample_count=51"], r"samples\.accuracy_sample_count: is impossible"),
+        (50, ["settings.target_qps=1e10"], r"settings\.target_qps: is impossible"),
+        (50, ["settings.target_qps=1e-9"], r"settings\.target_qps: is impossible"),
+        (
+            50,
+            ["settings.target_qps=1e6", "run.min_duration_s=1e6"],
+            r"settings\.target_qps: asks, with the floors",
+        ),
+        (50, ["arrivals.process='gamma'", "arrivals.cv=1000"], r"arrivals\.cv: is impossible"),
+        (50, ["run.min_duration_s=1e12"], r"run\.min_duration_s: is not a usable duration"),
+    ],
+)
+def test_what_cannot_be_planned(rows: int, overrides: list[str], message: str) -> None:
+    with pytest.raises(InputError, match=message) as refusal:
+        traffic_settings(scenario(*overrides), "performance", rows)
+    assert refusal.value.source == "test.toml"
+
+
+def recorded(tmp_path: Path, text: str, *overrides: str) -> TrafficSettings:
+    (tmp_path / "arrivals.txt").write_text(text)
+    chosen = ("arrivals.process='trace'", "arrivals.trace='arrivals.txt'", *overrides)
+    return traffic_settings(scenario(*chosen, source=str(tmp_path / "test.toml")), "performance", 50)
+
+
+def test_recorded_arrivals(tmp_path: Path) -> None:
+    s = recorded(tmp_path, "# seconds\n10\n10.5\n\n12\n", "run.min_query_count=3")
+    assert make_plan(s).scheduled_ns.tolist() == [0, 500_000_000, 2_000_000_000]
+    accuracy = make_plan(replace(s, mode="accuracy"))
+    assert accuracy.scheduled_ns[:5].tolist() == [0, 5 * 10**8, 2 * 10**9, 3 * 10**9, 35 * 10**8]
+
+
+def test_recorded_arrivals_that_end_too_soon(tmp_path: Path) -> None:
+    with pytest.raises(
+        InputError, match=r"arrivals\.trace: end after 2 arrivals and .* before the run's floors"
+    ):
+        make_plan(recorded(tmp_path, "0\n1\n", "run.min_query_count=3"))
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("1\n0\n", ":2: goes back in time"),
+        ("1\nnan\n", ":2: is not an arrival time"),
+        ("x\n", ":1: is not an arrival time"),
+        ("-1\n", ":1: is not an arrival time"),
+        ("# nothing\n", "holds no arrival"),
+    ],
+)
+def test_recordings_that_cannot_be_read(tmp_path: Path, text: str, message: str) -> None:
+    path = tmp_path / "arrivals.txt"
+    path.write_text(text)
+    with pytest.raises(InputError, match=message):
+        read_arrivals(path)
+
+
+def test_warmup_uses_other_rows_once_each() -> None:
+    plan = warmup_plan(scenario("warmup.queries=9"), 50)
+    assert plan.query_count == 36
+    passes = plan.sample_index[:30].reshape(3, 10)
+    assert all(sorted(rows) == list(range(40, 50)) for rows in passes.tolist())
+    assert set(plan.sample_index[30:].tolist()) <= set(range(40, 50))
+    measured = make_plan(traffic_settings(scenario(), "performance", 50))
+    assert plan.scheduled_ns[:5].tolist() != measured.scheduled_ns[:5].tolist()
+    assert plan.seeds == effective_seeds(measured.seeds, label="warmup")
+
+
+@pytest.mark.parametrize(
+    ("kind", "overrides", "queries", "per_query"),
+    [
+        ("SingleStream", [], 64, 1),
+        ("SingleStream", ["warmup.max_queries=20"], 20, 1),
+        ("SingleStream", ["warmup.queries=2"], 32, 1),
+        ("MultiStream", ["run.samples_per_query=4"], 64, 4),
+        ("Offline", [], 1, 64),
+        ("SingleStream", ["warmup.queries=0"], 0, 1),
+    ],
+)
+def test_warmup_has_the_shape_of_the_scenario(
+    kind: str, overrides: list[str], queries: int, per_query: int
+) -> None:
+    plan = warmup_plan(scenario(f"scenario='{kind}'", *overrides), 50)
+    assert plan.query_count == queries
+    assert np.diff(plan.query_offsets).tolist() == [per_query] * queries
+
+
+def test_warmup_without_rows_left() -> None:
+    with pytest.raises(InputError, match=r"warmup\.samples: has no row left"):
+        warmup_plan(scenario(), 40)
+    plan = warmup_plan(scenario("warmup.samples='same'"), 40)
+    assert set(plan.sample_index.tolist()) == set(range(40))
+    assert warmup_plan(scenario("warmup.queries=0"), 40).query_count == 0
