@@ -55,6 +55,17 @@ class InputError(FairmarkError):
         self.line = line
         super().__init__(self._sentence())
 
+    def in_source(self, source: str | Path) -> InputError:
+        """The same error with the file it belongs to, if it does not name one yet."""
+        return InputError(
+            self.problem,
+            source=source if self.source is None else self.source,
+            field=self.field,
+            value=self.value,
+            accepted=self.accepted,
+            line=self.line,
+        )
+
     def _sentence(self) -> str:
         where = self.source or ""
         if self.line is not None:

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Literal
 
+from fairmark.errors import InputError
 from fairmark.evidence.columns import Phase
+from fairmark.measure.accuracy import check_scorer
 from fairmark.samples.library import SampleLibrary, load_library
 from fairmark.samples.references import load_references
 from fairmark.scenario.load import parse_scenario
@@ -74,9 +77,12 @@ def prepare(
     """
     path, text = read_scenario_file(name)
     scenario = parse_scenario(text, source=str(path), overrides=overrides)
-    base = path.parent
-    library = load_library(scenario.samples, scenario.generation, base=base, progress=progress)
-    references = load_references(scenario.accuracy, base=base) if scenario.accuracy else None
+    try:
+        library = load_library(scenario.samples, scenario.generation, base=path.parent, progress=progress)
+        references = _references(scenario, path.parent)
+        plans = _plans(scenario, mode, len(library), repetition)
+    except InputError as error:
+        raise error.in_source(path) from error
     return Prepared(
         scenario=scenario,
         text=text,
@@ -84,8 +90,15 @@ def prepare(
         references=references,
         mode=mode,
         repetition=repetition,
-        plans=_plans(scenario, mode, len(library), repetition),
+        plans=plans,
     )
+
+
+def _references(scenario: Scenario, base: Path) -> bytes | None:
+    if scenario.accuracy is None:
+        return None
+    check_scorer(scenario.accuracy, scenario.samples, scenario.generation)
+    return load_references(scenario.accuracy, base=base)
 
 
 def _plans(scenario: Scenario, mode: RunMode, rows: int, repetition: int) -> dict[Phase, Plan]:
