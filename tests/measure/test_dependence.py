@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from fairmark.measure.dependence import effective_size, variance_inflation
 from fairmark.measure.distribution import interval, percentile
@@ -21,6 +23,25 @@ def test_effective_size_of_a_markov_chain(stay, tau):
     n = 40_000
     found = np.mean([effective_size(sticky(rng, n, stay)) for _ in range(5)])
     assert n / found == pytest.approx(tau, rel=0.15)
+
+
+@given(st.lists(st.booleans(), min_size=2, max_size=400), st.integers(1, 30))
+def test_effective_size_by_its_definition(values, repeat):
+    indicator = np.repeat(np.array(values), repeat)  # runs make the sum of lags long
+    n, x = len(indicator), indicator - indicator.mean()
+    variance = float(x @ x)
+    if variance == 0:
+        return
+    correlations = [float(x[: n - lag] @ x[lag:]) / variance for lag in range(n)]
+    total = 0.0
+    for lag in range(0, n - 1, 2):
+        pair = correlations[lag] + correlations[lag + 1]
+        if abs(pair) < 1e-9:
+            return  # rounding decides here what integers decide there
+        if pair <= 0:
+            break
+        total += pair
+    assert effective_size(indicator) == pytest.approx(n / max(2 * total - 1, 1.0), rel=1e-6)
 
 
 def test_a_constant_sequence_and_an_alternating_one_get_n():

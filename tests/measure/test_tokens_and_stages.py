@@ -4,6 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy.stats import linregress
+
+from fairmark.measure.stages import inverse
 
 MS = 1_000_000
 
@@ -74,6 +79,40 @@ def test_prefill_rate_is_recovered(make_phase):
     assert fixed["low"] < 5 * MS < fixed["high"]
     assert fit["derived"]["prefill_tokens_per_s"] == pytest.approx(50_000, rel=0.02)
     assert fit["r2"] > 0.9
+
+
+@given(st.lists(st.lists(st.integers(-(10**12), 10**12), min_size=3, max_size=3), min_size=3, max_size=3))
+def test_inverse_is_exact(matrix):
+    found = inverse(matrix)
+    a, b, c = matrix
+    determinant = sum(
+        a[i] * (b[(i + 1) % 3] * c[(i + 2) % 3] - b[(i + 2) % 3] * c[(i + 1) % 3]) for i in range(3)
+    )
+    assert (found is None) == (determinant == 0)
+    if found is not None:
+        for i, row in enumerate(matrix):
+            product = [sum(v * found[k][j] for k, v in enumerate(row)) for j in range(3)]
+            assert product == [int(i == j) for j in range(3)]
+
+
+def test_the_fit_is_ordinary_least_squares(make_phase):
+    rng = np.random.default_rng(3)
+    rows, lengths, ttfts = [], rng.integers(50, 2000, 80), rng.integers(5 * MS, 80 * MS, 80)
+    for i, (length, ttft) in enumerate(zip(lengths.tolist(), ttfts.tolist(), strict=True)):
+        at = i * 1000 * MS
+        stamps = {"first_token_ns": at + ttft, "last_token_ns": at + 90 * MS, "completed_ns": at + 90 * MS}
+        rows.append(query(i * 1000, input_tokens=length, **stamps))
+    fit = make_phase(rows)["two_stages"]["prefill"]
+    expected = linregress(lengths, ttfts)
+    assert fit["coefficients"]["ns_per_input_token"]["value"] == pytest.approx(expected.slope, rel=1e-9)
+    assert fit["coefficients"]["ns_fixed"]["value"] == pytest.approx(expected.intercept, rel=1e-9)
+    assert fit["r2"] == pytest.approx(expected.rvalue**2, rel=1e-9)
+    x = np.column_stack([np.ones(80), lengths])
+    bread = np.linalg.inv(x.T @ x)
+    residual = ttfts - x @ [expected.intercept, expected.slope]
+    errors = np.sqrt(np.diag(bread @ (x.T * residual**2) @ x @ bread) * 80 / 78)
+    half = 1.959963984540054 * errors[1]
+    assert fit["coefficients"]["ns_per_input_token"]["high"] == pytest.approx(expected.slope + half, rel=1e-9)
 
 
 def test_a_stage_that_does_not_vary_has_no_fit(make_phase):

@@ -21,6 +21,7 @@ __all__ = [
     "present",
     "select",
     "tally",
+    "total",
 ]
 
 Int64s: TypeAlias = npt.NDArray[np.int64]
@@ -42,6 +43,12 @@ def floats(table: pa.Table, name: str) -> npt.NDArray[np.float64]:
     """The values of a double column that are not null."""
     values: npt.NDArray[np.float64] = table[name].drop_null().to_numpy()
     return values
+
+
+def total(values: Int64s) -> int:
+    """The exact sum, also where it does not fit into 64 bits."""
+    parts = np.array_split(values, len(values) // 65536 + 1)
+    return sum(int(part.sum()) for part in parts)
 
 
 def present(values: Int64s) -> Flags:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
 
-from fairmark.measure.arrow import Int64s, between, floats, kinds, select
+from fairmark.measure.arrow import Int64s, between, floats, kinds, select, total
 from fairmark.measure.phase import Phase
 from fairmark.measure.undefined import group, ratio, undefined
 
@@ -18,7 +19,7 @@ WAITING: Final = "requests_waiting"
 """Telemetry names that a sampler gives the server's own gauges."""
 
 
-def integrate_in_flight(start: Int64s, end: Int64s) -> tuple[float, int]:
+def integrate_in_flight(start: Int64s, end: Int64s) -> tuple[int, int]:
     """Time integral (ns) and maximum of the number of samples in flight, by sweeping over the stamps.
 
     A sample that ends when another starts is not in flight with it.
@@ -27,8 +28,7 @@ def integrate_in_flight(start: Int64s, end: Int64s) -> tuple[float, int]:
     steps = np.concatenate([np.full(len(end), -1), np.ones(len(start), dtype=np.int64)])
     order = np.lexsort((steps, times))
     in_flight = np.cumsum(steps[order])
-    area = float(in_flight[:-1] @ np.diff(times[order]).astype(np.float64))
-    return area, int(max(in_flight.max(), 0))
+    return total(in_flight[:-1] * np.diff(times[order])), int(max(in_flight.max(), 0))
 
 
 def concurrency(phase: Phase, telemetry: pa.Table) -> dict[str, Any]:
@@ -46,18 +46,18 @@ def concurrency(phase: Phase, telemetry: pa.Table) -> dict[str, Any]:
     window = end - start
     area, most = integrate_in_flight(phase.issued, phase.done)
     sojourns = np.maximum(phase.done - phase.issued, 0)
-    length, total = area / window, float(sojourns.sum(dtype=np.float64))
+    length, in_system = area / window, total(sojourns)
     if length <= 0:
         return undefined("no sample was in flight for any time")
     served = phase.completed[phase.ok] - phase.issued[phase.ok]
-    naive = float(served.sum(dtype=np.float64)) / window if len(served) else None
+    naive = total(served) / window if len(served) else None
     return group(
         {
             "mean_in_flight": length,
             "max_in_flight": most,
             "arrival_qps": len(phase) / window * 1e9,
-            "mean_sojourn_ns": total / len(phase),
-            "identity_residual": abs(area - total) / area,
+            "mean_sojourn_ns": in_system / len(phase),
+            "identity_residual": abs(area - in_system) / area,
             "naive_residual": None if naive is None else abs(length - naive) / length,
             "server": _server(telemetry, start, end, length),
         },
@@ -73,7 +73,7 @@ def _server(telemetry: pa.Table, start: int, end: int, length: float) -> dict[st
     )
     if not len(running):
         return undefined("the server's own gauges were not sampled in the window")
-    mean_running = float(running.mean())
-    mean_waiting = float(waiting.mean()) if len(waiting) else None
+    mean_running = math.fsum(running) / len(running)
+    mean_waiting = math.fsum(waiting) / len(waiting) if len(waiting) else None
     gap = ratio(length - mean_running - (mean_waiting or 0.0), length)
     return {"mean_running": mean_running, "mean_waiting": mean_waiting, "gap": gap, "samples": len(running)}

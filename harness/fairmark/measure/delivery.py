@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from functools import partial
 from typing import Any, Final
 
@@ -82,12 +83,13 @@ def _gaps(phase: Phase, terms: Terms) -> dict[str, Any]:
     planned = np.diff(phase.scheduled[np.argsort(phase.scheduled)]).astype(np.float64)
     claimed = partial(distance_from, process=terms.process, cv=terms.cv, mean_ns=1e9 / terms.target_qps)
     ks, ks_plan = claimed(gaps), claimed(planned)
-    mean = float(gaps.mean())
+    mean = math.fsum(gaps) / len(gaps)
+    spread = math.sqrt(math.fsum((gaps - mean) ** 2) / len(gaps))
     return group(
         {
             "n": len(gaps),
             "process": terms.process,
-            "cv": float(gaps.std()) / mean if mean > 0 else None,
+            "cv": spread / mean if mean > 0 else None,
             "ks": ks,
             "ks_plan": ks_plan,
             "ks_excess": ks - ks_plan,

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from fairmark.measure.arrow import Flags, Int64s
+from fairmark.measure.arrow import Flags, Int64s, total
 from fairmark.measure.dependence import effective_size
 from fairmark.measure.undefined import undefined
 
@@ -80,7 +80,7 @@ def distribution(values: Int64s, *, no_interval: str | None = None) -> dict[str,
     return {
         "n": len(values),
         "min_ns": int(ordered[0]),
-        "mean_ns": int(values.sum()) // len(values),
+        "mean_ns": total(values) // len(values),
         **{f"{name}_ns": point for name, point in points.items()},
         "max_ns": int(ordered[-1]),
         "intervals": {name: interval_of(name) for name in PERCENTILES},
@@ -105,7 +105,7 @@ def lengths(values: Int64s) -> dict[str, Any]:
     return {
         "n": len(values),
         "min": int(ordered[0]),
-        "mean": float(values.mean()),
+        "mean": total(values) / len(values),
         **points,
         "max": int(ordered[-1]),
     }

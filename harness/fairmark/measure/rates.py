@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from fairmark.measure.arrow import Flags, Int64s, present
+from fairmark.measure.arrow import Flags, Int64s, present, total
 from fairmark.measure.latency import NO_TOKENS
 from fairmark.measure.phase import Phase
 from fairmark.measure.terms import Terms
@@ -21,7 +21,7 @@ _NS_PER_S = 1e9
 def _sum(values: Int64s, counted: Flags) -> int | None:
     """Sum over ``counted``; None if any of them has no value, so that no rate is silently too low."""
     chosen = values[counted]
-    return int(chosen.sum()) if len(chosen) and present(chosen).all() else None
+    return total(chosen) if len(chosen) and present(chosen).all() else None
 
 
 def rates(phase: Phase, terms: Terms) -> dict[str, Any]:

@@ -5,6 +5,7 @@ Tests for a unit root (augmented Dickey-Fuller) are not used: they call runs wit
 
 from __future__ import annotations
 
+import math
 from typing import Any, Final
 
 import numpy as np
@@ -100,8 +101,10 @@ def backlog(issued: Int64s, done: Int64s) -> dict[str, Any]:
 
 
 def _slope(x: npt.NDArray[np.float64], y: npt.NDArray[np.float64]) -> float:
-    x = x - x.mean()
-    return float(x @ (y - y.mean()) / (x @ x))
+    """Least squares; sums are rounded once, so that a slope near 0 is the same on every machine."""
+    n = len(x)
+    x, y = x - math.fsum(x) / n, y - math.fsum(y) / n
+    return math.fsum(x * y) / math.fsum(x * x)
 
 
 def first_window(latencies: Int64s) -> dict[str, Any]:

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from fairmark.measure.arrow import Int64s, present, select, tally
+from fairmark.measure.arrow import Int64s, present, select, tally, total
 from fairmark.measure.chunks import Chunks
 from fairmark.measure.distribution import lengths
 from fairmark.measure.latency import NO_TOKENS
@@ -59,7 +59,7 @@ def tokens(phase: Phase, chunks: Chunks, terms: Terms) -> dict[str, Any]:
 
 
 def _sum(values: Int64s) -> int | None:
-    return int(values.sum()) if len(values) and present(values).all() else None
+    return total(values) if len(values) and present(values).all() else None
 
 
 def _lengths(values: Int64s, missing: str) -> dict[str, Any]:
