@@ -45,10 +45,10 @@ class SimQueueSUT(fairmark.SimSUT):
             """Refuse what means nothing."""
             # Not super(): a class in a class body is not what its dataclass decorator returns.
             _FaultOptions.__post_init__(self)
-            if not 0.0 < self.service_ms < math.inf:
-                raise ValueError("service_ms must be finite and above 0")
-            if not 0.0 < self.cv < math.inf:
-                raise ValueError("cv must be finite and above 0")
+            if not 0.0 <= self.service_ms < math.inf:
+                raise ValueError("service_ms must be finite and at least 0")
+            if self.service == "lognormal" and (self.service_ms == 0.0 or not 0.0 < self.cv < math.inf):
+                raise ValueError("log-normal times need a mean and a cv above 0")
             if self.servers is not None and self.servers < 1:
                 raise ValueError("servers must be at least 1")
 
