@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import random
 import shutil
@@ -14,6 +15,7 @@ import pytest
 import zstandard
 
 from fairmark.audit.audit import AuditReport, audit
+from fairmark.bundle.manifest import MANIFEST, list_files, parse_manifest
 from fairmark.bundle.seal import seal
 from fairmark.bundle.tree import walk
 from fairmark.errors import InputError
@@ -139,6 +141,46 @@ def test_a_damaged_run_does_not_keep_the_other_from_being_recomputed(bundle: Pat
     assert set(report.recomputed) == {"sums/Offline/performance"}
 
 
+def remake_manifest(bundle: Path, **changes: Any) -> None:
+    """What a liar does after changing files: list them anew."""
+    manifest = parse_manifest((bundle / MANIFEST).read_bytes())
+    manifest = dataclasses.replace(manifest, files=list_files(bundle), **changes)
+    (bundle / MANIFEST).write_bytes(manifest.dumps())
+
+
+def test_runs_that_changed_places(bundle: Path) -> None:
+    sums = bundle / "sums"
+    (sums / "Server").rename(sums / "x")
+    (sums / "Offline").rename(sums / "Server")
+    (sums / "x").rename(sums / "Offline")
+    remake_manifest(bundle)
+    assert ids(audit(bundle)) == {
+        ("audit.place", "sums/Offline/performance/run.json"),
+        ("audit.place", "sums/Server/performance/run.json"),
+    }
+
+
+def test_open_runs_in_the_closed_division(bundle: Path) -> None:
+    remake_manifest(bundle, division="closed")
+    report = audit(bundle)
+    assert {finding.id for finding in report.findings} == {"audit.division"}
+    assert len(report.findings) == 2
+
+
+def test_files_that_bundles_do_not_have(bundle: Path) -> None:
+    (bundle / "sums/Server/performance/evidence/patch.bin").write_bytes(b"x")
+    (bundle / "notes.txt").write_text("x")
+    remake_manifest(bundle)
+    assert {("bundle.unexpected", "notes.txt")} < ids(audit(bundle))
+    assert ("bundle.unexpected", "sums/Server/performance/evidence/patch.bin") in ids(audit(bundle))
+
+
+def test_a_bundle_without_runs(bundle: Path) -> None:
+    shutil.rmtree(bundle / "sums")
+    remake_manifest(bundle)
+    assert ids(audit(bundle)) == {("audit.no-runs", "manifest.json")}
+
+
 def test_what_is_neither(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="neither a bundle nor a run folder"):
         audit(tmp_path)
@@ -149,12 +191,21 @@ def test_a_bundle_without_manifest_is_still_held_to_be_one(bundle: Path) -> None
     assert ("bundle.manifest", "manifest.json") in ids(audit(bundle))
 
 
+def counted(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The rows of the performance phase."""
+    return [row for row in rows if row.get("phase", "performance") == "performance"]
+
+
 def bump(name: str, by: int = 1) -> Callable[[list[dict[str, Any]]], object]:
     def change(rows: list[dict[str, Any]]) -> None:
-        row = next(row for row in rows[20:] if row[name] is not None)
-        row[name] += by
+        counted(rows)[5][name] += by
 
     return change
+
+
+def earlier(rows: list[dict[str, Any]]) -> None:
+    for row in rows:
+        row["arrival_ns"] -= 5
 
 
 def faster(rows: list[dict[str, Any]]) -> None:
@@ -163,7 +214,9 @@ def faster(rows: list[dict[str, Any]]) -> None:
 
 
 def swap(rows: list[dict[str, Any]]) -> None:
-    rows[20]["sample_index"], rows[21]["sample_index"] = rows[21]["sample_index"], rows[20]["sample_index"]
+    one = counted(rows)[5]
+    other = next(row for row in counted(rows)[6:] if row["sample_index"] != one["sample_index"])
+    one["sample_index"], other["sample_index"] = other["sample_index"], one["sample_index"]
 
 
 def rewrite(rows: list[dict[str, Any]]) -> None:
@@ -171,7 +224,8 @@ def rewrite(rows: list[dict[str, Any]]) -> None:
 
 
 def success(rows: list[dict[str, Any]]) -> None:
-    rows[20].update(output_tokens=rows[20]["output_tokens"] * 2)
+    row = counted(rows)[5]
+    row.update(output_tokens=row["output_tokens"] * 2)
 
 
 QUERIES = "evidence/queries.parquet"
@@ -187,12 +241,12 @@ LIES: dict[str, tuple[str, Callable[[list[dict[str, Any]]], object], tuple[str, 
     "a query of nobody": ("queries", bump("seq", 10**6), ("audit.delivery", QUERIES)),
     "another phase": (
         "queries",
-        lambda rows: rows[20].update(phase="warmup"),
+        lambda rows: counted(rows)[5].update(phase="warmup"),
         ("audit.delivery", QUERIES),
     ),
     "an answer before it was asked for": (
         "queries",
-        lambda rows: rows[20].update(sent_ns=rows[20]["completed_ns"] + 1),
+        lambda rows: counted(rows)[5].update(sent_ns=counted(rows)[5]["completed_ns"] + 1),
         ("audit.stamps", QUERIES),
     ),
     "another plan": ("plan", bump("scheduled_ns"), ("audit.plan", PLAN)),
@@ -211,11 +265,7 @@ LIES: dict[str, tuple[str, Callable[[list[dict[str, Any]]], object], tuple[str, 
         ("audit.samples", "evidence/samples.parquet"),
     ),
     "reads that overlap": ("reads", bump("offset"), ("audit.wire", "evidence/wire/worker-0.zst")),
-    "a read that came earlier": (
-        "reads",
-        bump("arrival_ns", -5),
-        ("audit.decoding", "evidence/events.parquet"),
-    ),
+    "a read that came earlier": ("reads", earlier, ("audit.decoding", QUERIES)),
     "a read of nobody": ("reads", bump("worker", 9), ("audit.wire", "evidence/wire/worker-0.zst")),
 }
 

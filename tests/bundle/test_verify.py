@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import os
 import random
@@ -13,7 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fairmark.bundle.manifest import MANIFEST, FileEntry, Manifest, parse_manifest
+from fairmark.bundle.manifest import MANIFEST, FileEntry, Manifest, list_files, parse_manifest
 from fairmark.bundle.seal import seal
 from fairmark.bundle.tree import walk
 from fairmark.bundle.verify import verify
@@ -106,6 +107,22 @@ def test_a_manifest_with_new_digests_still_contradicts_itself(bundle: Path) -> N
     document["files"][0]["sha256"] = "0" * 64
     (bundle / MANIFEST).write_text(json.dumps(document, indent=2, sort_keys=True) + "\n")
     assert [(f.id, f.file) for f in verify(bundle)] == [("bundle.manifest", MANIFEST)]
+
+
+def relist(bundle: Path) -> None:
+    manifest = parse_manifest((bundle / MANIFEST).read_bytes())
+    (bundle / MANIFEST).write_bytes(dataclasses.replace(manifest, files=list_files(bundle)).dumps())
+
+
+def test_a_system_description_that_is_missing_broken_or_of_another_system(bundle: Path) -> None:
+    path = bundle / "system.json"
+    for content in (b"{}", json.dumps({**SYSTEM, "name": "other"}).encode()):
+        path.write_bytes(content)
+        relist(bundle)
+        assert [(f.id, f.file) for f in verify(bundle)] == [("bundle.system", "system.json")]
+    path.unlink()
+    relist(bundle)
+    assert [(f.id, f.file) for f in verify(bundle)] == [("bundle.system", "system.json")]
 
 
 @pytest.mark.parametrize("path", ["../out", "a/../b", "/abs", "a//b", "./a", "a\\b", MANIFEST, "a/"])

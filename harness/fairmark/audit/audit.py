@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +14,9 @@ from fairmark.audit.problems import Problems
 from fairmark.audit.subject import load_subject, record_of
 from fairmark.audit.traffic import check_traffic
 from fairmark.bundle.findings import Finding, has_errors
-from fairmark.bundle.run_folder import RECORD, is_run
+from fairmark.bundle.manifest import MANIFEST, parse_manifest
+from fairmark.bundle.names import ruleset_fits
+from fairmark.bundle.run_folder import RECORD, is_run, place_of
 from fairmark.bundle.verify import is_bundle, verify
 from fairmark.errors import InputError
 
@@ -66,15 +68,45 @@ def _audit_bundle(bundle: Path) -> AuditReport:
     findings = verify(bundle)
     runs = {f"{p.parent.relative_to(bundle).as_posix()}/": p.parent for p in sorted(bundle.rglob(RECORD))}
     if not runs:
-        lost = Finding(
-            "audit.no-runs", "error", "manifest.json", "the bundle holds no run", "seal runs into it"
+        findings.append(
+            Finding("audit.no-runs", "error", MANIFEST, "the bundle holds no run", "seal runs into it")
         )
-        findings.append(lost)
     touched = {finding.file for finding in findings if finding.severity == "error"}
     intact = {
         prefix: folder for prefix, folder in runs.items() if not any(f.startswith(prefix) for f in touched)
     }
-    return _report(intact, findings)
+    report = _report(intact, findings)
+    if MANIFEST in touched:
+        return report
+    division = parse_manifest((bundle / MANIFEST).read_bytes()).division
+    misplaced = [f for prefix, folder in intact.items() for f in _misplaced(prefix, folder, division)]
+    return replace(report, findings=_ordered([*report.findings, *misplaced]))
+
+
+def _misplaced(prefix: str, folder: Path, division: str) -> Iterator[Finding]:
+    """A run that lies where another one should, or in a division whose rules did not judge it."""
+    record = record_of(folder, Problems())
+    if record is None:
+        return
+    file, fix = f"{prefix}{RECORD}", "seal the runs again with `fairmark bundle`"
+    if not _is_place_of(record, prefix.rstrip("/")):
+        yield Finding("audit.place", "error", file, "is the record of a run that belongs elsewhere", fix)
+    ruleset = (record.get("verdict") or {}).get("ruleset", "")
+    if not ruleset_fits(ruleset, division):
+        yield Finding(
+            "audit.division", "error", file, f"was judged by {ruleset!r}, but the division is {division}", fix
+        )
+
+
+def _is_place_of(record: Mapping[str, Any], place: str) -> bool:
+    try:
+        return place_of(record) == place
+    except InputError:
+        return False
+
+
+def _ordered(findings: Iterable[Finding]) -> tuple[Finding, ...]:
+    return tuple(sorted(findings, key=lambda f: (f.file, f.id, f.message)))
 
 
 def _report(runs: Mapping[str, Path], findings: list[Finding]) -> AuditReport:
@@ -90,8 +122,7 @@ def _report(runs: Mapping[str, Path], findings: list[Finding]) -> AuditReport:
             if numbers is not None:
                 recomputed[name] = numbers
         findings = [*findings, *problems.below(prefix)]
-    ordered = tuple(sorted(findings, key=lambda f: (f.file, f.id, f.message)))
-    return AuditReport(ordered, recorded, recomputed)
+    return AuditReport(_ordered(findings), recorded, recomputed)
 
 
 def _audit_run(folder: Path, record: dict[str, Any], problems: Problems) -> dict[str, Any] | None:

@@ -7,7 +7,7 @@ from typing import Final
 
 from fairmark.errors import InputError
 
-__all__ = ["DIVISIONS", "checked_division", "checked_name"]
+__all__ = ["DIVISIONS", "checked_division", "checked_name", "ruleset_fits"]
 
 DIVISIONS: Final = ("closed", "open")
 """Closed: the reference model and data under the strict rules. Open: anything, declared."""
@@ -41,3 +41,8 @@ def checked_division(value: str) -> str:
     if value not in DIVISIONS:
         raise InputError("is not a division", field="division", value=value, accepted=" or ".join(DIVISIONS))
     return value
+
+
+def ruleset_fits(ruleset: str, division: str) -> bool:
+    """Whether runs judged by ``ruleset`` may be in ``division``: closed takes closed rules only."""
+    return division != "closed" or "-closed-" in ruleset

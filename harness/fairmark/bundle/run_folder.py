@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
 from fairmark.bundle.documents import parse_json, schema_violation
 from fairmark.bundle.findings import Finding
+from fairmark.bundle.names import checked_name
 from fairmark.bundle.tree import Entry, file_sha256, walk
 from fairmark.errors import EvidenceError
 
@@ -22,6 +23,7 @@ __all__ = [
     "digest_findings",
     "is_run",
     "load_record",
+    "place_of",
 ]
 
 RECORD: Final = "run.json"
@@ -70,6 +72,18 @@ def load_record(folder: Path) -> dict[str, Any]:
         raise EvidenceError(f"{path}: {broken[0]}: {broken[1]}")
     checked: dict[str, Any] = record
     return checked
+
+
+def place_of(record: Mapping[str, Any]) -> str:
+    """Where a bundle keeps the run: ``<benchmark>/<scenario>/<mode>[-<repetition>]``.
+
+    Raises:
+        InputError: the benchmark's name cannot be a folder name.
+    """
+    scenario, repetition = record["scenario"], record["plan"]["repetition"]
+    benchmark = checked_name(scenario["benchmark"], "benchmark")
+    run = record["mode"] if repetition == 0 else f"{record['mode']}-{repetition}"
+    return f"{benchmark}/{checked_name(scenario['scenario'], 'scenario')}/{run}"
 
 
 def digest_findings(folder: Path, record: dict[str, Any]) -> list[Finding]:

@@ -9,22 +9,27 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 from fairmark.bundle.documents import parse_json, render_json
 from fairmark.bundle.manifest import MANIFEST, Manifest, list_files
-from fairmark.bundle.names import checked_division, checked_name
+from fairmark.bundle.names import checked_division, checked_name, ruleset_fits
 from fairmark.bundle.privacy import find_leaks, this_machine
-from fairmark.bundle.run_folder import ENVIRONMENT, RECORD, SCENARIO, belongs, digest_findings, load_record
+from fairmark.bundle.run_folder import (
+    ENVIRONMENT,
+    RECORD,
+    SCENARIO,
+    belongs,
+    digest_findings,
+    load_record,
+    place_of,
+)
 from fairmark.bundle.system import SYSTEM, checked_system, default_system, load_system
 from fairmark.bundle.tree import walk
-from fairmark.bundle.verify import verify
+from fairmark.bundle.verify import REPORT, verify
 from fairmark.errors import EvidenceError, InputError
 
-__all__ = ["REPORT", "seal"]
-
-REPORT: Final = "report.html"
-"""The report's name at the root of a bundle."""
+__all__ = ["seal"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +102,7 @@ def _load(runs: Sequence[Path]) -> list[_Run]:
         if problems:
             first = problems[0]
             raise EvidenceError(f"{folder / first.file}: {first.message} ({len(problems)} such findings)")
-        run = _Run(folder, record, _place(record))
+        run = _Run(folder, record, place_of(record))
         clash = found.get(run.place.casefold())
         if clash is not None:
             raise InputError(
@@ -107,14 +112,6 @@ def _load(runs: Sequence[Path]) -> list[_Run]:
             )
         found[run.place.casefold()] = run
     return sorted(found.values(), key=lambda run: run.place)
-
-
-def _place(record: Mapping[str, Any]) -> str:
-    scenario = record["scenario"]
-    repetition = record["plan"]["repetition"]
-    benchmark = checked_name(scenario["benchmark"], "benchmark")
-    run = record["mode"] if repetition == 0 else f"{record['mode']}-{repetition}"
-    return f"{benchmark}/{checked_name(scenario['scenario'], 'scenario')}/{run}"
 
 
 def _check_division(runs: Sequence[_Run], division: str) -> None:
@@ -128,7 +125,7 @@ def _check_division(runs: Sequence[_Run], division: str) -> None:
                 source=run.folder,
                 accepted="runs judged by one ruleset",
             )
-    if division == "closed" and "-closed-" not in first:
+    if not ruleset_fits(first, division):
         raise InputError(
             f"the runs were judged by {first}",
             field="division",

@@ -6,14 +6,19 @@ import unicodedata
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
+from typing import Final
 
 from fairmark.bundle.findings import Finding
 from fairmark.bundle.manifest import MANIFEST, FileEntry, Manifest, parse_manifest
+from fairmark.bundle.run_folder import belongs
 from fairmark.bundle.system import SYSTEM, load_system
 from fairmark.bundle.tree import Entry, file_sha256, walk
 from fairmark.errors import EvidenceError, InputError
 
-__all__ = ["is_bundle", "verify"]
+__all__ = ["REPORT", "is_bundle", "verify"]
+
+REPORT: Final = "report.html"
+"""The report's name at the root of a bundle."""
 
 _RESEAL = "get the bundle again from its submitter, or seal the runs again with `fairmark bundle`"
 
@@ -92,9 +97,16 @@ def _differences(bundle: Path, entries: Sequence[Entry], manifest: Manifest) -> 
     for path in found.keys() - listed.keys():
         yield _error("bundle.extra", path, "is not listed in the manifest")
     for path in listed.keys() & found.keys():
+        if not _has_a_place(path):
+            yield _error("bundle.unexpected", path, "is listed, but no file of a bundle or of a run")
         change = _change(bundle / path, found[path], listed[path])
         if change is not None:
             yield _error("bundle.changed", path, change)
+
+
+def _has_a_place(path: str) -> bool:
+    """Whether bundles have a file at ``path``: two at the root, and those of runs three folders down."""
+    return path in (SYSTEM, REPORT) or (path.count("/") >= 3 and belongs(path.split("/", 3)[3]))
 
 
 def _change(path: Path, found: Entry, listed: FileEntry) -> str | None:
@@ -107,7 +119,10 @@ def _change(path: Path, found: Entry, listed: FileEntry) -> str | None:
 
 
 def _identity(bundle: Path, manifest: Manifest) -> Iterator[Finding]:
-    if not (bundle / SYSTEM).is_file():
+    if not any(entry.path == SYSTEM for entry in manifest.files):
+        yield _error("bundle.system", SYSTEM, "the bundle describes no system")
+        return
+    if not (bundle / SYSTEM).is_file():  # listed and missing, which is a finding of its own
         return
     try:
         system = load_system(bundle / SYSTEM)
