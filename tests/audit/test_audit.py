@@ -405,6 +405,13 @@ def test_a_plugin_dialect_is_said_and_not_redecoded(run: Path) -> None:
     assert "decoded by plugin, not re-decoded" in report.findings[0].message
 
 
+def test_runs_without_wire_bytes_say_so(run: Path) -> None:
+    edit(run, lambda record: record.update(requests=None))
+    report = audit(run)
+    assert report.passed
+    assert [(f.id, f.severity) for f in report.findings] == [("audit.no-wire", "warning")]
+
+
 def test_reference_outputs_that_are_not_the_pinned_ones(run: Path) -> None:
     (run / "evidence" / "references.jsonl").write_text('{"index": 0, "text": "x"}\n')
     forge(run)

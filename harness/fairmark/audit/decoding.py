@@ -52,6 +52,12 @@ def check_decoding(subject: Subject, problems: Problems) -> None:
     hold. The audit accepts a row if one of the ways that fit its stored failure explains the whole row.
     """
     if subject.record["requests"] is None:
+        problems.warning(
+            "audit.no-wire",
+            _EVENTS,
+            "the run holds no wire bytes: events and answers are the driver's word, not decoded again",
+            "drive the system through a server of its own where others must be able to check responses",
+        )
         return
     dialect = DIALECTS.get(subject.record["sut"]["dialect"])
     if dialect is None:
