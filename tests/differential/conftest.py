@@ -54,6 +54,7 @@ class Run:
     earliest_start_ns: int
     latest_start_ns: int
     origin_ns: int
+    logged: list[int]
 
     def all(self, key: str) -> list[Any]:
         return [value for name, value in self.detail if name == key]
@@ -120,6 +121,10 @@ class LoadGen:
             earliest_start_ns=min(at + length for name, at, length in spans if name == "GenerateQueries"),
             latest_start_ns=min((at for name, at, _ in spans if name == "SampleLoop"), default=0),
             origin_ns=_ns(origin[1]),
+            logged=[
+                entry["seq_id"]
+                for entry in json.loads((self._folder / "mlperf_log_accuracy.json").read_text())
+            ],
         )
 
 

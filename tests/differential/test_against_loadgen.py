@@ -12,10 +12,13 @@ from hypothesis import strategies as st
 
 from fairmark.measure.loadgen import LoadGenLimits, LoadGenRun, loadgen_results
 from fairmark.scenario.model import Seeds
+from fairmark.traffic.accuracy_sampling import kept_samples, sampling_probability
 from fairmark.traffic.plan import Plan, make_plan
 from fairmark.traffic.settings import TrafficSettings
 
-pytestmark = pytest.mark.differential
+pytestmark = [pytest.mark.differential, pytest.mark.timeout(0)]
+
+FEWER = max(40, settings.get_profile("differential").max_examples // 5)
 
 FLAGS = {
     "replacement": None,
@@ -259,7 +262,7 @@ def bracket(run: Any) -> tuple[np.ndarray, np.ndarray]:
     return before - scheduled - 1000, after - scheduled + 1000
 
 
-@settings(settings.get_profile("differential"), max_examples=40)
+@settings(settings.get_profile("differential"), max_examples=FEWER)
 @given(
     planned=traffic(longest_ms=20, qps=st.floats(3000.0, 20000.0)).filter(
         lambda s: s.mode == "performance" and s.total_sample_count < 1000
@@ -312,3 +315,18 @@ def test_token_runs(
     if planned.scenario != "Offline" and len({r["early_stopping_ttft_result"] is None for r in results}) == 1:
         skipped = results[0]["early_stopping_ttft_result"] is None
         assert skipped == (logged["early_stopping_ttft_result"] == "")
+
+
+@settings(settings.get_profile("differential"), max_examples=FEWER)
+@given(
+    planned=traffic(longest_ms=20, qps=st.floats(3000.0, 50000.0)).filter(lambda s: s.mode == "performance"),
+    target=st.integers(1, 400),
+    seed=SEED,
+)
+def test_accuracy_sampling(loadgen: Any, planned: TrafficSettings, target: int, seed: int) -> None:
+    """Which responses of a performance run are logged."""
+    case = as_case(planned, accuracy_log_sampling_target=target, accuracy_log_rng_seed=seed)
+    run = loadgen.run(case)
+    issued = sum(map(len, run.answer["queries"]))
+    kept = kept_samples(issued, sampling_probability(planned, target), seed)
+    assert sorted(run.logged) == kept.tolist()

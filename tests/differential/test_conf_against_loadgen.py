@@ -13,7 +13,7 @@ from fairmark.errors import InputError
 from fairmark.mlperf.conf import parse_conf, resolve
 from fairmark.mlperf.settings import FIELDS
 
-pytestmark = pytest.mark.differential
+pytestmark = [pytest.mark.differential, pytest.mark.timeout(0)]
 
 # The scaling factor is uninitialised memory until a file sets it, and mode is an enum to the bindings.
 READ = [f.name for f in FIELDS if f.name not in ("mode", "token_latency_scaling_factor")]
