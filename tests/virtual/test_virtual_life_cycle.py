@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable
 from typing import Any
@@ -185,7 +186,7 @@ def test_a_submission_is_accuracy_then_warm_up_then_performance(bench) -> None:
     assert sorted(ran.column("sample_index", "accuracy")) == list(range(64))
     assert phases[2]["started_ns"] == 0 == min(ran.column("scheduled_ns"))
     # One phase begins when the one before it is drained.
-    for before, after in zip(phases, phases[1:], strict=False):
+    for before, after in itertools.pairwise(phases):
         assert before["ended_ns"] == after["started_ns"]
         ended = max(ran.column("completed_ns", before["phase"]))
         assert ended == before["ended_ns"]
