@@ -32,11 +32,14 @@ def bundle(
     runs: tuple[Path, ...], submitter: str, division: str, system: Path | None, out: Path, as_json: bool
 ) -> None:
     """Seal RUNS into OUT/<submitter>/<division>/<system>, with a manifest and a report."""
+    from fairmark.bundle.manifest import MANIFEST
     from fairmark.bundle.runs import runs_in
+    from fairmark.bundle.tree import file_sha256
     from fairmark.study.submit import submit
 
     made = submit(runs_in(runs), out, submitter=submitter, division=division, system=system)
+    digest = file_sha256(made / MANIFEST)
     if as_json:
-        emit_json({"bundle": str(made)})
+        emit_json({"bundle": str(made), "manifest_sha256": digest})
         return
-    click.echo(f"bundle  {made}\nnext    fairmark audit {made}")
+    click.echo(f"bundle    {made}\nmanifest  sha256 {digest}\nnext      fairmark audit {made}")
