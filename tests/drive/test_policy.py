@@ -126,6 +126,15 @@ def test_warmup_is_steady_when_two_blocks_of_16_agree_within_a_tenth() -> None:
     assert ends == [None] * 31 + ["steady"]
 
 
+def test_workers_test_their_share_of_the_blocks() -> None:
+    warmup = WarmupOrders(units=8, min_duration_ns=0, max_duration_ns=10**12, steady=True)
+    orders = PhaseOrders(Limits(), slots=2, connections=2, warmup=warmup)
+    policies = [make_policy(orders, 16, [], worker, 2) for worker in range(2)]
+    # Two blocks of 8 each, so that both together have seen two blocks of 16.
+    assert [len(drive(policy, MS)) for policy in policies] == [16, 16]
+    assert [policy.ended for policy in policies] == ["steady", "steady"]
+
+
 def test_warmup_goes_on_while_the_medians_differ_by_a_tenth() -> None:
     tried = rule()
     assert [tried.end(n, 1000 if n < 16 else 1100) for n in range(32)] == [None] * 32

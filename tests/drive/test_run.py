@@ -194,6 +194,7 @@ def test_every_evidence_file_is_in_the_record_and_the_journal(bench: Any) -> Non
         }
     journal = read_journal(evidence / "journal.jsonl")
     assert [e["event"] for e in journal] == ["started", "phase", "phase", "driven", "sealed"]
+    assert journal[0]["run_id"] == ran.record["run_id"]
     assert set(journal[-1]["evidence"]) == set(found) - {"journal.jsonl"}
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Final
 
 from fairmark.drive.pacing import PacerName
-from fairmark.drive.policy import ClosedLoop, Limits, OpenLoop, Policy, Warmup, WarmupRule, share
+from fairmark.drive.policy import BLOCK, ClosedLoop, Limits, OpenLoop, Policy, Warmup, WarmupRule, share
 
 __all__ = ["ORDERS", "Orders", "PhaseOrders", "Target", "WarmupOrders", "make_policy", "read_orders"]
 
@@ -109,7 +109,13 @@ def make_policy(orders: PhaseOrders, units: int, due_ns: Sequence[int], worker: 
     if orders.warmup is None:
         return policy
     w = orders.warmup
-    rule = WarmupRule(share(w.units, worker, workers), w.min_duration_ns, w.max_duration_ns, steady=w.steady)
+    rule = WarmupRule(
+        share(w.units, worker, workers),
+        w.min_duration_ns,
+        w.max_duration_ns,
+        steady=w.steady,
+        block=max(1, share(BLOCK, worker, workers)),
+    )
     return Warmup(policy, rule)
 
 

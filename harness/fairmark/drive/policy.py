@@ -17,9 +17,11 @@ from dataclasses import dataclass
 from statistics import median
 from typing import Final, Protocol
 
-__all__ = ["ClosedLoop", "Limits", "OpenLoop", "Policy", "Warmup", "WarmupRule", "share"]
+__all__ = ["BLOCK", "ClosedLoop", "Limits", "OpenLoop", "Policy", "Warmup", "WarmupRule", "share"]
 
-_BLOCK: Final = 16
+BLOCK: Final = 16
+"""Completions whose median is one reading of the service time."""
+
 _STEADY: Final = 0.1
 
 
@@ -132,16 +134,19 @@ class WarmupRule:
     """When a warm-up has done its work (`fairmark.scenario.model.Warmup`).
 
     Steady means: the medians of the service times of the last two blocks of 16 completions differ by less
-    than 10 % of the earlier one.
+    than 10 % of the earlier one. Workers that share a warm-up each test their share of the blocks.
     """
 
-    def __init__(self, units: int, min_duration_ns: int, max_duration_ns: int, *, steady: bool) -> None:
+    def __init__(
+        self, units: int, min_duration_ns: int, max_duration_ns: int, *, steady: bool, block: int = BLOCK
+    ) -> None:
         self._units = units
         self._min_duration_ns = min_duration_ns
         self._max_duration_ns = max_duration_ns
         self._steady = steady
         self._completed = 0
-        self._recent: deque[int] = deque(maxlen=2 * _BLOCK)
+        self._block = block
+        self._recent: deque[int] = deque(maxlen=2 * block)
 
     def end(self, now_ns: int, service_ns: int) -> str | None:
         """Count a completion; the reason to end the warm-up now, or None."""
@@ -159,10 +164,10 @@ class WarmupRule:
         return "max_duration" if now_ns >= self._max_duration_ns else None
 
     def _is_steady(self) -> bool:
-        if len(self._recent) < 2 * _BLOCK:
+        if len(self._recent) < 2 * self._block:
             return False
         times = list(self._recent)
-        earlier, later = median(times[:_BLOCK]), median(times[_BLOCK:])
+        earlier, later = median(times[: self._block]), median(times[self._block :])
         return abs(later - earlier) < _STEADY * earlier
 
 

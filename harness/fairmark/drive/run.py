@@ -12,9 +12,10 @@ from fairmark.drive.crew import Crew
 from fairmark.drive.job import Progress, Report, RunJob
 from fairmark.drive.prepare import make_folder, make_ready, prepare_store
 from fairmark.drive.stop import StopSignal
-from fairmark.evidence.closing import close_run
+from fairmark.evidence.closing import FACTS, close_run
 from fairmark.evidence.environment import environment
 from fairmark.evidence.journal import Journal
+from fairmark.evidence.json_file import read_json
 from fairmark.evidence.live import LIVE, LiveStore
 from fairmark.evidence.recover import LOCK
 
@@ -59,7 +60,7 @@ def _drive(
 ) -> str | None:
     """Take the workers through the phases; returns the detail of a bad end."""
     journal = Journal(job.out / "evidence" / "journal.jsonl")
-    journal.append("started", phases=list(job.phases))
+    journal.append("started", run_id=read_json(store.folder / FACTS)["run_id"], phases=list(job.phases))
     progress(Progress("start"))
     with Crew(store, heads, job.out / "evidence" / "logs", lock) as crew:
         for number, name in enumerate(job.phases):
