@@ -9,6 +9,7 @@ from typing import Any, Final
 from fairmark.errors import InputError
 from fairmark.mlperf.logs import Detail, Finding, Severity, read_accuracy, read_detail, read_summary
 from fairmark.mlperf.recompute import checks
+from fairmark.mlperf.summary import contradictions
 
 __all__ = ["read_folder"]
 
@@ -61,7 +62,8 @@ def read_folder(folder: Path) -> dict[str, Any]:
     _errors(detail, found)
     recomputed = _recompute(detail, found)
     if (folder / _SUMMARY).is_file():
-        _compare_summary(read_summary(folder / _SUMMARY, found.note), detail, found)
+        for message in contradictions(read_summary(folder / _SUMMARY, found.note), detail):
+            found.note("summary-contradicts-detail", "error", message, _SUMMARY)
     else:
         found.note("summary-missing", "warning", "there is no summary to compare with", _SUMMARY)
     answers = _accuracy(folder, detail, found)
@@ -146,27 +148,6 @@ def _recompute(detail: Detail, found: _Findings) -> dict[str, bool]:
                 detail.where(check.key),
             )
     return results
-
-
-def _compare_summary(summary: dict[str, str], detail: Detail, found: _Findings) -> None:
-    """The summary repeats the detail log."""
-    pairs: dict[str, Any] = {
-        "Result is": detail.get("result_validity"),
-        "Scenario": detail.get("effective_scenario"),
-        "Min latency (ns)": detail.get("result_min_latency_ns"),
-        "Max latency (ns)": detail.get("result_max_latency_ns"),
-        "Mean latency (ns)": detail.get("result_mean_latency_ns"),
-    }
-    if detail.get("effective_scenario") == "MultiStream":
-        pairs |= {
-            f"{name} latency (ns)": detail.get(f"result_{name.lower()}_query_latency_ns")
-            for name in ("Min", "Max", "Mean")
-        }
-    for label, value in pairs.items():
-        text = summary.get(label)
-        if text is not None and value is not None and text.replace(" ", "") != str(value):
-            message = f"{label} is {text} in the summary and {value} in the detail log"
-            found.note("summary-contradicts-detail", "error", message, _SUMMARY)
 
 
 def _accuracy(folder: Path, detail: Detail, found: _Findings) -> int | None:

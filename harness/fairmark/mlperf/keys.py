@@ -84,6 +84,10 @@ _KEYS: Final[Mapping[str, str]] = {
     "result_completed_tokens_per_second": "number",
     "result_token_throughput": "number",
     "result_qps_without_loadgen_overhead": "number",
+    "result_qps_with_loadgen_overhead": "number",
+    "result_tokens_per_second": "number",
+    "result_inferred_tokens_per_second": "number",
+    "result_inferred_completed_tokens_per_second": "number",
     "num_errors": "count",
 }
 

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from fairmark.measure.stopping import queries_needed
+from fairmark.measure.stopping import queries_needed, tail_size
 from fairmark.mlperf.logs import Detail
 from fairmark.scenario.model import SamplingKind, ScenarioKind, Seeds
 from fairmark.traffic.mt19937 import Mt19937
@@ -61,6 +61,7 @@ def checks(log: Detail) -> Iterator[Check]:
 def _all(log: Detail) -> Iterator[Check]:
     if log.get("result_validity") is not None:
         yield from _conditions(log)
+        yield from _discarded(log)
         yield from _rates(log)
         yield from _orders(log)
     if log.get("num_errors") is not None:
@@ -127,6 +128,18 @@ def _stopped(log: Detail) -> bool | None:
     if over is None or over > n or log.get("requested_use_token_latencies"):
         return None
     return bool(n >= queries_needed(over, target))
+
+
+def _discarded(log: Detail) -> Iterator[Check]:
+    """How many of the highest latencies early stopping's sentence leaves out (SingleStream, MultiStream)."""
+    n, fraction = log.get("result_query_count"), log.get("effective_target_latency_percentile")
+    if n is None or fraction is None or n > _LARGEST_COUNT:
+        return
+    for key in ("early_stopping_result", "early_stopping_ttft_result", "early_stopping_tpot_result"):
+        sentence = re.search(r"discard (\d{1,18}) highest", log.get(key) or "")
+        if sentence is not None:
+            computed = tail_size(n, round(fraction * 100, _PRINTED) * 0.01) - 1
+            yield Check(key, int(sentence[1]), computed)
 
 
 def _rates(log: Detail) -> Iterator[Check]:
