@@ -24,7 +24,7 @@ def read(folder: Path, as_json: bool) -> int:
 
     Exits 1 when the run is not valid, or when a printed value does not follow from the others.
     """
-    from fairmark.mlperf.logs import read_folder
+    from fairmark.mlperf.folder import read_folder
 
     result = read_folder(folder)
     invalid = result["verdict"] != "VALID" or any(f["severity"] == "error" for f in result["findings"])
