@@ -381,6 +381,18 @@ def test_the_sut_is_closed_once_and_before_its_logs_are_sealed(bench: Any) -> No
     assert record["evidence"]["logs/sut.log"]["sha256"] == hashlib.sha256(b"last words").hexdigest()
 
 
+def test_a_sut_that_fails_to_close_does_not_cost_the_evidence(bench: Any) -> None:
+    def fail() -> None:
+        raise RuntimeError("cannot close")
+
+    sut = bench.sut()
+    sut.close = fail
+    job = bench.job("Offline", sut)
+    with pytest.raises(RuntimeError, match="cannot close"):
+        execute(job, progress=lambda _: None, stop=StopSignal())
+    assert json.loads((job.out / "run.json").read_text())["outcome"]["stop_reason"] == "complete"
+
+
 def test_the_sut_is_closed_once_when_the_run_is_refused(bench: Any) -> None:
     sut, closed = bench.sut(max_in_flight=2), []
     sut.close = lambda: closed.append(1)

@@ -24,17 +24,23 @@ _LENGTH: Final = re.compile(rb"(?i)\r\ncontent-length: *(\d+)")
 
 
 class _Connection(asyncio.Protocol):
-    __slots__ = ("_pending", "_transport")
+    __slots__ = ("_pending", "_size", "_transport")
 
     def __init__(self) -> None:
         self._pending = b""
+        self._size = 0
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)  # uvloop's are not subclasses
 
     def data_received(self, data: bytes) -> None:
+        # Requests of one connection are alike: a read as long as the last request is one request.
+        if len(data) == self._size and not self._pending:
+            self._transport.write(_RESPONSE)
+            return
         self._pending += data
         while (size := _request_size(self._pending)) is not None and size <= len(self._pending):
+            self._size = size
             self._pending = self._pending[size:]
             self._transport.write(_RESPONSE)
 

@@ -45,8 +45,10 @@ def execute(job: RunJob, *, progress: Report, stop: StopSignal) -> Path:
             store = prepare_store(job, ready)
             detail = _drive(job, store, ready.heads, lock.fileno(), progress, stop)
             progress(Progress("seal"))
-            ending.close()
-            close_run(folder, detail=detail, after=environment())
+            try:
+                ending.close()
+            finally:
+                close_run(folder, detail=detail, after=environment())
     return folder
 
 

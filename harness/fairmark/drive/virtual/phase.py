@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Final
 
 from fairmark.drive.phase import Share
 from fairmark.drive.policy import Policy
@@ -20,7 +21,9 @@ from fairmark.sut.sim import Simulation
 
 __all__ = ["Patience", "PhaseEnd", "VirtualPhase", "World"]
 
-_LOOK_EVERY = 4096
+_LOOK_EVERY: Final = 4096
+_FAR_NS: Final = 1 << 62
+"""Later than anything: a closed loop whose slots all wait issues nothing on its own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,7 +129,7 @@ class VirtualPhase:
         happens_ns = self._world.simulation.next_ns()
         if happens_ns is not None and happens_ns < self.now_ns:
             raise SutError(f"the simulation goes back in time, from {self.now_ns} ns to {happens_ns} ns")
-        following_ns = min(self._own_times())
+        following_ns = self._own_next_ns()
         if happens_ns is not None and happens_ns <= following_ns:
             self.now_ns = happens_ns
             self._advance()
@@ -135,16 +138,14 @@ class VirtualPhase:
             self._lose_patience()
         return True
 
-    def _own_times(self) -> list[int]:
+    def _own_next_ns(self) -> int:
         """When the driver itself does something next: issue, give up on a query, end the draining."""
-        times: list[int] = []
         if self._stopped_ns is not None:
-            times.append(self._stopped_ns + self._patience.drain_ns)
-        elif (due_ns := self._policy.due_ns()) is not None:
-            times.append(self._epoch_ns + due_ns)
-        if self._in_flight:
-            times.append(self._oldest_deadline_ns())
-        return times
+            next_ns = self._stopped_ns + self._patience.drain_ns
+        else:
+            due_ns = self._policy.due_ns()
+            next_ns = _FAR_NS if due_ns is None else self._epoch_ns + due_ns
+        return min(next_ns, self._oldest_deadline_ns()) if self._in_flight else next_ns
 
     def _oldest_deadline_ns(self) -> int:
         """In-flight queries are in the order they were issued."""
