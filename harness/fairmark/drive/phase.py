@@ -77,6 +77,7 @@ class PhaseLoop:
         self._pacer = make_pacer(loop, self._advance, pacer)
         self._drained: asyncio.Future[None] = loop.create_future()
         self._epoch_ns = 0
+        self._armed_ns = 0
         self._forced: str | None = None
         self._stopped_ns = 0
         self._open_units: dict[int, list[int]] = {}
@@ -96,7 +97,7 @@ class PhaseLoop:
     async def run(self, epoch_ns: int) -> str:
         """Start at ``epoch_ns`` and return, once drained, why the phase ended."""
         self._epoch_ns = epoch_ns
-        self._pacer.arm(epoch_ns)
+        self._arm(epoch_ns)
         await self._drained
         self._pacer.close()
         reason = self._forced or self._policy.ended
@@ -136,10 +137,16 @@ class PhaseLoop:
                 return
             now = monotonic_ns()
             if now - epoch_ns < due_ns:
-                self._pacer.arm(epoch_ns + due_ns)
+                self._arm(epoch_ns + due_ns)
                 return
             self._issue(policy.issue(now - epoch_ns), now)
-        self._pacer.arm(monotonic_ns())
+        self._arm(monotonic_ns())
+
+    def _arm(self, deadline_ns: int) -> None:
+        """Have `_advance` called then; in open loops every completion comes here with the same deadline."""
+        if deadline_ns != self._armed_ns:
+            self._armed_ns = deadline_ns
+            self._pacer.arm(deadline_ns)
 
     def _issue(self, unit: int, now: int) -> None:
         seqs = self._share.seqs(unit)
