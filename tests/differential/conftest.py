@@ -72,14 +72,14 @@ class LoadGen:
     """The wheel in a child process that is started again when it dies."""
 
     def __init__(self, folder: Path) -> None:
-        self._folder = folder
+        self.folder = folder
         self._child: subprocess.Popen[str] | None = None
 
     def ask(self, case: dict[str, Any]) -> dict[str, Any]:
         if self._child is None or self._child.poll() is not None:
-            command = [sys.executable, str(Path(__file__).with_name("loadgen_child.py")), str(self._folder)]
+            command = [sys.executable, str(Path(__file__).with_name("loadgen_child.py")), str(self.folder)]
             self._child = subprocess.Popen(
-                command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=self._folder
+                command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=self.folder
             )
         assert self._child.stdin is not None
         assert self._child.stdout is not None
@@ -101,10 +101,10 @@ class LoadGen:
     def _read(self, answer: dict[str, Any]) -> Run:
         detail = [
             (match[1], _value(match[2]))
-            for line in (self._folder / "mlperf_log_detail.txt").read_text().splitlines()
+            for line in (self.folder / "mlperf_log_detail.txt").read_text().splitlines()
             if (match := _DETAIL.match(line))
         ]
-        trace = (self._folder / "mlperf_log_trace.json").read_text()
+        trace = (self.folder / "mlperf_log_trace.json").read_text()
         samples = sorted((m.groups() for m in _SAMPLE.finditer(trace)), key=lambda row: int(row[1]))
         columns = list(zip(*samples, strict=True)) or [()] * 6
         spans = [(m[1], _ns(m[2]), _ns(m[3])) for m in _SPAN.finditer(trace)]
@@ -123,7 +123,7 @@ class LoadGen:
             origin_ns=_ns(origin[1]),
             logged=[
                 entry["seq_id"]
-                for entry in json.loads((self._folder / "mlperf_log_accuracy.json").read_text())
+                for entry in json.loads((self.folder / "mlperf_log_accuracy.json").read_text())
             ],
         )
 

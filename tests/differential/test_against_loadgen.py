@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fairmark.measure.loadgen import LoadGenLimits, LoadGenRun, loadgen_results
+from fairmark.mlperf.folder import read_folder
 from fairmark.scenario.model import Seeds
 from fairmark.traffic.accuracy_sampling import kept_samples, sampling_probability
 from fairmark.traffic.plan import Plan, make_plan
@@ -25,6 +26,12 @@ FLAGS = {
     "unique": "performance_issue_unique",
     "same": "performance_issue_same",
     "equal": "sample_concatenate_permutation",
+}
+CONDITIONS = {
+    "result_perf_constraints_met": "loadgen-performance-constraint",
+    "result_min_duration_met": "loadgen-min-duration",
+    "result_min_queries_met": "loadgen-min-queries",
+    "early_stopping_met": "loadgen-early-stopping",
 }
 SCENARIOS = ["SingleStream", "MultiStream", "Server", "Offline"]
 SEED = st.integers(0, 2**64 - 1)
@@ -249,6 +256,21 @@ def test_whole_runs(
             ].tolist()
     if planned.mode == "performance":
         check_results(run, plan, limits_of(planned, case))
+    check_reading(loadgen, run)
+
+
+SOUND = {"loadgen-error-logged", "loadgen-warning-logged", "log-not-a-number", *CONDITIONS.values()}
+
+
+def check_reading(loadgen: Any, run: Any) -> None:
+    """LoadGen's own folder holds together, and what failed in it is found."""
+    read = read_folder(loadgen.folder)
+    assert read["loadgen_verdict"] == dict(run.detail).get("result_validity")
+    found = {finding["id"] for finding in read["findings"]}
+    assert found <= SOUND
+    assert ("loadgen-error-logged" in found) == bool(run.errors)
+    for key, name in CONDITIONS.items():
+        assert (name in found) == (dict(run.detail).get(key) is False)
 
 
 def bracket(run: Any) -> tuple[np.ndarray, np.ndarray]:
