@@ -4,19 +4,22 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from importlib import resources
 from pathlib import Path
 from typing import Any
 
+import jsonschema
 import pytest
 from click.testing import CliRunner
 
-from fairmark import Chunk, Done, Event, Failed, InputError, SimSUT, Simulation, Usage
+from fairmark import Chunk, Done, Event, Failed, InputError, SimSUT, Simulation, SutError, Usage
 from fairmark.cli.run import run as run_command
 from fairmark.drive.stop import StopSignal
 from fairmark.evidence.journal import read_journal
 from fairmark.judge.rules import load_ruleset
 from fairmark.study.prepare import prepare
 from fairmark.study.run import choose_sut, run_once
+from fairmark.traffic.seeds import derive_seed
 from fairmark_sim import SimLlmSUT, SimQueueSUT
 
 MS = 1_000_000
@@ -84,11 +87,15 @@ def test_a_repetition_has_other_times_and_other_services(bench) -> None:
 def test_the_record_says_what_it_is(bench) -> None:
     ran = bench.run("Server", queue(service_ms=5.0), "settings.target_qps=100")
     record = ran.judged()
+    schema = json.loads(resources.files("fairmark.schemas").joinpath("run.schema.json").read_text())
+    jsonschema.validate(record, schema)
     assert record["clock"] == "virtual"
     assert record["requests"] is None
     sut = record["sut"]
     assert (sut["shape"], sut["isolation"], sut["dialect"]) == ("sim", "in_process", None)
     assert sut["claims"]["test_instrument"] is True
+    schedule = int(record["plan"]["base_seeds"]["schedule"])
+    assert sut["simulation_seed"] == str(derive_seed("simulation", schedule, 0, None, None))
     workers = json.loads((ran.folder / "evidence" / "workers.json").read_text())
     assert [(w["pacer"], w["isolation"], w["ceiling"]) for w in workers] == [("virtual", "in_process", None)]
     assert "the clock was virtual, not real" in record["verdict"]["reasons"]
@@ -225,6 +232,28 @@ def test_a_simulation_that_goes_back_in_time_fails_the_run(bench) -> None:
     assert ran.outcome["stop_reason"] == "sut_failed"
     assert "back in time" in ran.outcome["detail"]
     assert set(ran.column("failure", "warmup")) == {"aborted"}
+
+
+def test_a_simulation_that_raises_fails_the_run(bench) -> None:
+    class Broken(SimQueueSUT):
+        def simulation(self, seed: int) -> Any:
+            simulation = super().simulation(seed)
+            simulation.next_ns = lambda: 1 // 0
+            return simulation
+
+    ran = bench.run("SingleStream", Broken(SimQueueSUT.Options()))
+    assert ran.outcome["stop_reason"] == "sut_failed"
+    assert ran.outcome["detail"].startswith("the simulation raised ZeroDivisionError")
+
+
+def test_a_system_that_cannot_be_simulated_leaves_no_run(bench) -> None:
+    class Unready(SimQueueSUT):
+        def simulation(self, seed: int) -> Any:
+            raise RuntimeError("no model")
+
+    with pytest.raises(SutError, match="RuntimeError: no model"):
+        bench.run("SingleStream", Unready(SimQueueSUT.Options()))
+    assert not (bench.folder / "run1").exists()
 
 
 def test_more_workers_are_refused_before_anything_is_written(bench) -> None:

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+import pyarrow.compute as pc
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -19,6 +20,21 @@ MS = 1_000_000
 
 def queue(**options: Any) -> SimQueueSUT:
     return SimQueueSUT(SimQueueSUT.Options(**options))
+
+
+def test_property_9_ten_minutes_at_100_a_second_are_60155_queries(bench) -> None:
+    ran = bench.run(
+        "Server",
+        queue(service_ms=10.0),
+        "run.min_query_count=100",
+        "run.min_duration_s=600",
+        "settings.target_qps=100",
+    )
+    table = ran.table().filter(pc.field("phase").cast("string") == "performance")
+    issued, scheduled = table["issued_ns"].to_numpy(), table["scheduled_ns"].to_numpy()
+    assert (len(issued), issued[-1]) == (60155, 600015404702)
+    assert (issued == scheduled).all()
+    assert (table["completed_ns"].to_numpy() - issued == 10 * MS).all()
 
 
 def test_property_20_server_latency_counts_from_the_schedule(bench) -> None:

@@ -77,6 +77,7 @@ def test_the_two_formulas_agree_on_m_m_1() -> None:
     assert erlang_c_wait(100.0, 0.008, 1) == pytest.approx(pollaczek_khinchine_wait(100.0, 0.008, 1.0))
 
 
+@pytest.mark.slow
 def test_intervals_of_95_percent_hold_the_truth_about_that_often(bench) -> None:
     """30 fresh seeds at 0.5: the number that hold it is binomial; fewer than 24 has probability 0.002."""
     held = 0

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, ParamSpec, TypeVar
 
 from fairmark.drive.phase import Share
 from fairmark.drive.policy import Policy
@@ -19,7 +19,10 @@ from fairmark.samples.sample import Sample
 from fairmark.sut.api import Chunk, Failed
 from fairmark.sut.sim import Simulation
 
-__all__ = ["Patience", "PhaseEnd", "VirtualPhase", "World"]
+__all__ = ["Patience", "PhaseEnd", "VirtualPhase", "World", "ask"]
+
+P = ParamSpec("P")
+T = TypeVar("T")
 
 _LOOK_EVERY: Final = 4096
 _FAR_NS: Final = 1 << 62
@@ -43,7 +46,7 @@ class PhaseEnd:
     detail: str | None = None
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False)
 class World:
     """What outlives a phase.
 
@@ -100,7 +103,7 @@ class VirtualPhase:
     def run(self, epoch_ns: int, watch: Callable[[VirtualPhase], None]) -> PhaseEnd:
         """Start at ``epoch_ns`` and return once drained.
 
-        A simulation that breaks its contract ends the phase as ``sut_failed``.
+        A simulation that raises or breaks its contract ends the phase as ``sut_failed``.
 
         Args:
             watch: called now and then.
@@ -126,7 +129,7 @@ class VirtualPhase:
         self._issue_due()
         if self._stopped_ns is not None and not self._in_flight:
             return False
-        happens_ns = self._world.simulation.next_ns()
+        happens_ns = ask(self._world.simulation.next_ns)
         if happens_ns is not None and happens_ns < self.now_ns:
             raise SutError(f"the simulation goes back in time, from {self.now_ns} ns to {happens_ns} ns")
         following_ns = self._own_next_ns()
@@ -166,7 +169,7 @@ class VirtualPhase:
             self._issue(policy.issue(self.now_ns - self._epoch_ns))
         if self._stopped_ns is None:
             self._stopped_ns = self.now_ns
-            self._world.flush()
+            ask(self._world.flush)
 
     def _issue(self, number: int) -> None:
         world, seqs = self._world, self._part.seqs(number)
@@ -177,11 +180,11 @@ class VirtualPhase:
             world.recorder.issued[seq] = self.now_ns
             self._in_flight[seq] = False
             sample = world.samples[self._sample_index[seq - self._part.first_seq]]
-            world.simulation.issue(self.now_ns, seq, sample)
+            ask(world.simulation.issue, self.now_ns, seq, sample)
 
     def _advance(self) -> None:
         world = self._world
-        for seq, event in world.simulation.advance():
+        for seq, event in ask(world.simulation.advance):
             if seq not in self._in_flight:
                 if seq not in world.given_up:
                     raise SutError(f"the simulation reports {event} of query {seq}, which is not in flight")
@@ -230,3 +233,15 @@ class VirtualPhase:
         # All samples of a unit are issued at the same time: its last one took the longest.
         service_ns = self.now_ns - self._world.recorder.issued[seq]
         self._policy.completed(self.now_ns - self._epoch_ns, service_ns)
+
+
+def ask(call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+    """Call into the system under test; what it raises is its own failure, and not the driver's.
+
+    Raises:
+        SutError: it raised something.
+    """
+    try:
+        return call(*args, **kwargs)
+    except Exception as error:
+        raise SutError(f"the simulation raised {type(error).__name__}: {error}") from error

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,16 +18,17 @@ from fairmark.drive.phase import Share
 from fairmark.drive.prepare import make_folder
 from fairmark.drive.stop import StopSignal
 from fairmark.drive.traffic import live_phase, phase_orders, slots
-from fairmark.drive.virtual.phase import Patience, PhaseEnd, VirtualPhase, World
+from fairmark.drive.virtual.phase import Patience, PhaseEnd, VirtualPhase, World, ask
 from fairmark.drive.virtual.recorder import Recorder
 from fairmark.drive.virtual.tables import write_evidence
 from fairmark.drive.worker import FATAL
-from fairmark.errors import InputError
+from fairmark.errors import EvidenceError, InputError
 from fairmark.evidence.closing import utc_now, write_record
 from fairmark.evidence.control import STOP_REASONS
 from fairmark.evidence.environment import environment
 from fairmark.evidence.journal import Journal
 from fairmark.evidence.live import LIVE, LivePhase
+from fairmark.evidence.store import NO_SPACE
 from fairmark.evidence.tables import write_table
 from fairmark.traffic.seeds import derive_seed
 
@@ -47,35 +49,38 @@ def execute_virtual(job: VirtualJob, *, progress: Report, stop: StopSignal) -> P
 
     Raises:
         InputError: the run cannot be made from what the user gave; nothing was driven.
+        SutError: the system cannot set up its simulation.
+        EvidenceError: there was no space for the evidence.
     """
     with ExitStack() as ending:
         ending.callback(job.sut.close)
         _check_workers(job)
-        at_once = slots(job, _WHOLE_QUERY)
+        drive = _Drive(job, progress, stop)
         folder = make_folder(job.out)
-        before = environment()
-        facts = _prepare(job, folder)
-        journal = Journal(folder / "evidence" / "journal.jsonl")
-        journal.append("started", phases=list(job.phases))
-        driven = _Drive(job, at_once, progress, stop)
-        driven.through_phases(journal)
-        ending.close()
-        progress(Progress("seal"))
-        write_evidence(
-            folder / "evidence",
-            driven.phases,
-            driven.epochs_ns,
-            driven.world.recorder,
-            repetition=job.repetition,
-        )
-        write_record(folder, facts, outcome=driven.outcome(), before=before, after=environment())
-        (folder / LIVE).rmdir()
+        try:
+            before = environment()
+            facts = _prepare(job, folder)
+            drive.through_phases(Journal(folder / "evidence" / "journal.jsonl"))
+            ending.close()
+            progress(Progress("seal"))
+            _seal(job, drive, facts, before)
+        except OSError as error:
+            if error.errno not in NO_SPACE:
+                raise
+            raise EvidenceError(f"{folder}: no space for the evidence; free some and run again") from error
     return folder
 
 
 def simulation_seed(job: VirtualJob) -> int:
     """The seed of a job's simulation, derived like those of its traffic: fresh in every repetition."""
     return derive_seed("simulation", job.scenario.seeds.schedule, job.repetition, job.nonce, None)
+
+
+def _seal(job: VirtualJob, drive: _Drive, facts: Mapping[str, Any], before: Mapping[str, Any]) -> None:
+    evidence, recorder = job.out / "evidence", drive.world.recorder
+    write_evidence(evidence, drive.phases, drive.epochs_ns, recorder, repetition=job.repetition)
+    write_record(job.out, facts, outcome=drive.outcome(), before=before, after=environment())
+    (job.out / LIVE).rmdir()
 
 
 def _check_workers(job: VirtualJob) -> None:
@@ -110,6 +115,7 @@ def _prepare(job: VirtualJob, folder: Path) -> dict[str, Any]:
         "dialect": None,
         "claims": dict(job.sut.describe()),
         "observed": {},
+        "simulation_seed": str(simulation_seed(job)),
     }
     return job_facts(job, started_utc=started_utc, attempts=attempts, clock="virtual", requests=None, sut=sut)
 
@@ -130,9 +136,9 @@ class _Drive:
         epochs_ns: when each phase that began did, from the start of the run.
     """
 
-    def __init__(self, job: VirtualJob, at_once: int | None, progress: Report, stop: StopSignal) -> None:
+    def __init__(self, job: VirtualJob, progress: Report, stop: StopSignal) -> None:
         self._job = job
-        self._at_once = at_once
+        self._at_once = slots(job, _WHOLE_QUERY)
         self._progress = progress
         self._stop = stop
         self._done: list[_Driven] = []
@@ -140,7 +146,7 @@ class _Drive:
         self.epochs_ns: dict[str, int] = {}
         wanted = np.unique(np.concatenate([phase.sample_index for phase in self.phases]))
         self.world = World(
-            simulation=job.sut.simulation(simulation_seed(job)),
+            simulation=ask(job.sut.simulation, simulation_seed(job)),
             recorder=Recorder(sum(phase.samples for phase in self.phases)),
             samples={index: job.library.sample(index) for index in wanted.tolist()},
             given_up=set(),
@@ -149,6 +155,7 @@ class _Drive:
 
     def through_phases(self, journal: Journal) -> None:
         """Drive them one after the other, until one ends the run."""
+        journal.append("started", phases=list(self._job.phases))
         now_ns = first_seq = 0
         for phase in self.phases:
             journal.append("phase", phase=phase.name)
