@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import click
@@ -35,3 +36,54 @@ def read(folder: Path, as_json: bool) -> int:
     for finding in result["findings"]:
         click.echo(f"  {finding['severity']:<7} {finding['id']}: {finding['message']}")
     return int(invalid)
+
+
+@mlperf.command(epilog="Example: fairmark mlperf conf user.conf --model llama2-70b --scenario Server")
+@click.argument("file", type=click.Path(path_type=Path), required=False)
+@click.option("--model", required=True, help="The model key of the configuration, such as llama2-70b.")
+@click.option(
+    "--scenario",
+    required=True,
+    type=click.Choice(["SingleStream", "MultiStream", "Server", "Offline"]),
+    help="LoadGen's name of the scenario.",
+)
+@click.option("--audit", type=click.Path(path_type=Path), help="An audit.config, which wins over FILE.")
+@json_option
+def conf(file: Path | None, model: str, scenario: str, audit: Path | None, as_json: bool) -> None:
+    """Show what LoadGen makes of its built-in values and the user.conf FILE.
+
+    Prints the tables of a scenario file that these settings decide, and where each value comes from.
+    """
+    from fairmark.mlperf.conf import read_conf, resolve
+    from fairmark.mlperf.scenario import scenario_tables
+
+    user_conf = None if file is None else read_conf(file)
+    audit_conf = None if audit is None else read_conf(audit)
+    resolved = resolve(model, scenario, user=user_conf, audit=audit_conf)
+    tables = scenario_tables(resolved)
+    if as_json:
+        emit_json(
+            {
+                "scenario": tables,
+                "values": dict(resolved.values),
+                "origin": dict(resolved.origin),
+                "remarks": list(resolved.remarks),
+            }
+        )
+        return
+    for remark in resolved.remarks:
+        click.echo(f"# {remark}")
+    for name, value in tables.items():
+        if isinstance(value, dict):
+            click.echo(f"\n[{name}]")
+            for key, item in value.items():
+                click.echo(f"{key} = {_toml(item)}")
+        else:
+            click.echo(f"{name} = {_toml(value)}")
+    for key, origin in resolved.origin.items():
+        click.echo(f"# {key} = {resolved.values[key]}: {origin}")
+
+
+def _toml(value: object) -> str:
+    """A plain value as TOML writes it; strings, numbers and booleans are JSON there."""
+    return json.dumps(value)
