@@ -22,8 +22,9 @@ from fairmark.traffic.plan import Plan
 
 __all__ = ["check_descriptors", "driver_cores", "live_phase", "make_orders", "phase_orders", "slots"]
 
-_FIRST_CONNECTIONS: Final = 16
-"""Connections that an open loop starts with; it opens more as it needs them."""
+_FIRST_CONNECTIONS: Final = 4
+"""Connections that an open loop starts with in each worker. It opens more as it needs them, in the warm-up
+above all; idle ones beyond need are not free, since some servers give every connection a thread."""
 
 _RESERVED_DESCRIPTORS: Final = 64
 

@@ -28,6 +28,9 @@ _COMPLETE: Final = OUTCOMES.index("complete")
 
 _REUSED, _NEW = 1, 2
 _REFILL_PAUSE_NS: Final = 1_000_000_000
+_STALE_NS: Final = 2_000_000_000
+"""Well before servers give up on a connection that has sent nothing; 5 s is usual."""
+
 _MAX_DETAIL: Final = 500
 _OWN_LIMITS: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.EADDRNOTAVAIL})
 """Failures to connect that say nothing about the server: out of descriptors or of ports."""
@@ -58,6 +61,21 @@ class Pool:
         self.wanted = 0
         self.opened = 0
         self.lost = 0
+
+    @property
+    def lacks(self) -> bool:
+        """Whether a connection should be opened ahead.
+
+        A server that closes after each response tends to give every connection a thread, and idle ones
+        would take threads from queries: there, one is opened ahead and no more.
+        """
+        return len(self.connections) < self.wanted if self.persistent else not self.idle
+
+    def close_stale(self, now: int) -> None:
+        """Close what a server that does not keep connections may be about to close itself."""
+        if not self.persistent:
+            for connection in [c for c in self.idle if now - c.opened_ns > _STALE_NS]:
+                connection.close()
 
     async def connect(self, client: Client) -> Connection:
         """Open a connection.
@@ -132,14 +150,15 @@ class Client:
     async def open(self, connections: int) -> None:
         """Have at least ``connections`` connections open, shared evenly over the endpoints, and keep them.
 
+        To an endpoint that does not keep connections, only the next query's is opened ahead.
+
         Raises:
             OSError: one cannot be opened.
         """
         each = -(-connections // len(self._pools))
         for pool in self._pools:
-            # A connection that serves once needs another one ready behind it.
-            pool.wanted = each if pool.persistent else 2 * each
-            while len(pool.connections) < pool.wanted:
+            pool.wanted = each
+            while pool.lacks:
                 pool.idle.append(await pool.connect(self))
 
     def send(self, seq: int, now: int) -> None:
@@ -151,6 +170,8 @@ class Client:
             self.stamps.connection[seq] = _REUSED
             self.in_flight[seq] = connection
             connection.start(seq, pool.head + self._body(seq))
+            if not pool.persistent:
+                self.refill(now)
         else:
             self.stamps.connection[seq] = _NEW
             self.in_flight[seq] = asyncio.ensure_future(self._send_on_new(pool, seq))
@@ -185,10 +206,12 @@ class Client:
             self._give_up(seq, now, _ABORTED)
 
     def refill(self, now: int) -> None:
-        """Reopen, in the background, connections that the server closed between queries."""
+        """Open, in the background, what was closed between queries or is used up."""
         if now < self._refill_after_ns or (self._refill is not None and not self._refill.done()):
             return
-        if any(len(pool.connections) < pool.wanted for pool in self._pools):
+        for pool in self._pools:
+            pool.close_stale(now)
+        if any(pool.lacks for pool in self._pools):
             self._refill = asyncio.ensure_future(self._reopen())
 
     def close(self) -> None:
@@ -234,7 +257,7 @@ class Client:
     async def _reopen(self) -> None:
         try:
             for pool in self._pools:
-                while len(pool.connections) < pool.wanted:
+                while pool.lacks:
                     pool.idle.append(await pool.connect(self))
         except OSError:
             # The next query will meet the same error and record it; hammering a dead server helps nobody.

@@ -38,6 +38,7 @@ class Connection(asyncio.Protocol):
         "_status",
         "_transport",
         "answered",
+        "opened_ns",
         "seq",
     )
 
@@ -51,11 +52,13 @@ class Connection(asyncio.Protocol):
         self._status = 0
         self._reusable = False
         self.answered = False
+        self.opened_ns = 0
         self.seq = _NONE
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Remember the transport; the pool decides what the connection is for."""
         self._transport = cast(asyncio.Transport, transport)  # uvloop's are not subclasses
+        self.opened_ns = monotonic_ns()
         self._pool.remember(self)
 
     def start(self, seq: int, request: bytes) -> None:
