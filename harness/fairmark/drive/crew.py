@@ -16,8 +16,9 @@ from typing import IO, Final
 from fairmark.drive.worker import FATAL
 from fairmark.evidence.live import LiveStore
 
-__all__ = ["Crew"]
+__all__ = ["WORKER", "Crew"]
 
+WORKER: Final = "fairmark.drive.worker"
 _POLL_S: Final = 0.02
 _HEADSTART_NS: Final = 20_000_000
 """From permission to epoch: ten times what workers need to notice."""
@@ -35,12 +36,25 @@ class Crew:
         heads: the request heads, one per endpoint.
         logs: where the workers' error output goes.
         lock: a descriptor that every worker holds open as long as it lives.
+        module: what a worker runs.
+        patience_s: how long workers may take to exit after the last phase.
     """
 
-    def __init__(self, store: LiveStore, heads: Sequence[bytes], logs: Path, lock: int | None = None) -> None:
+    def __init__(
+        self,
+        store: LiveStore,
+        heads: Sequence[bytes],
+        logs: Path,
+        lock: int | None = None,
+        *,
+        module: str = WORKER,
+        patience_s: float = _EXIT_PATIENCE_S,
+    ) -> None:
         self._store = store
         self._heads = json.dumps([head.decode("latin-1") for head in heads]).encode()
         self._logs = logs
+        self._module = module
+        self._patience_s = patience_s
         self._lock = () if lock is None else (lock,)
         self._processes: list[subprocess.Popen[bytes]] = []
         self._files: list[IO[bytes]] = []
@@ -60,13 +74,13 @@ class Crew:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._end(patience_s=_EXIT_PATIENCE_S if kind is None else 0.0)
+        self._end(patience_s=self._patience_s if kind is None else 0.0)
 
     def _start(self, number: int) -> None:
         self._files.append((self._logs / f"worker-{number}.log").open("wb"))
         # A session of its own: Ctrl-C in the terminal is the coordinator's to handle.
         process = subprocess.Popen(
-            [sys.executable, "-m", "fairmark.drive.worker", str(self._store.folder), str(number)],
+            [sys.executable, "-m", self._module, str(self._store.folder), str(number)],
             stdin=subprocess.PIPE,
             stdout=subprocess.DEVNULL,
             stderr=self._files[-1],

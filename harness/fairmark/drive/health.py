@@ -6,6 +6,7 @@ import asyncio
 import gc
 import sys
 import time
+from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from time import monotonic_ns
 from typing import Any, Final
@@ -36,12 +37,13 @@ class Health:
     """Writes health figures into the worker's log.
 
     Args:
+        loop: None where there is none; then whoever notices a stall reports it.
         gauges: further figures to sample every second, by name.
     """
 
     def __init__(
         self,
-        loop: asyncio.AbstractEventLoop,
+        loop: asyncio.AbstractEventLoop | None,
         log: LogWriter,
         cores: Sequence[int],
         gauges: Mapping[str, Callable[[], float]],
@@ -54,6 +56,7 @@ class Health:
         self._handle: asyncio.TimerHandle | None = None
         self._expected_ns = 0
         self._pause_began_ns = 0
+        self._pauses: deque[tuple[int, int]] = deque()
         self._sampled_ns = 0
         self._cpu_ns = 0
         self._steal_s = 0.0
@@ -63,18 +66,23 @@ class Health:
         gc.callbacks.append(self._collecting)
         self._sampled_ns, self._cpu_ns = monotonic_ns(), time.process_time_ns()
         self._steal_s = self._stolen_s()
+        if self._loop is not None:
+            self._start_beats(self._loop)
+
+    def _start_beats(self, loop: asyncio.AbstractEventLoop) -> None:
         self._expected_ns = monotonic_ns() + _BEAT_NS
         if sys.platform == "linux":
             self._timer = Timerfd()
             self._timer.set(self._expected_ns, _BEAT_NS)
-            self._loop.add_reader(self._timer.descriptor, self._beat)
+            loop.add_reader(self._timer.descriptor, self._beat)
         else:
-            self._handle = self._loop.call_later(_SLOW_BEAT_S, self._slow_beat)
+            self._handle = loop.call_later(_SLOW_BEAT_S, self._slow_beat, loop)
 
     def stop(self) -> None:
         """Stop watching."""
         gc.callbacks.remove(self._collecting)
-        if self._timer is not None:
+        self._log_pauses()
+        if self._timer is not None and self._loop is not None:
             self._loop.remove_reader(self._timer.descriptor)
             self._timer.close()
         if self._handle is not None:
@@ -91,7 +99,13 @@ class Health:
         self._log.health("resident_bytes", now, psutil.Process().memory_info().rss)
         for name, gauge in self._gauges.items():
             self._log.health(name, now, gauge())
+        self._log_pauses()
         self._sampled_ns, self._cpu_ns, self._steal_s = now, cpu_ns, steal_s
+
+    def stalled(self, now: int, late_ns: int) -> None:
+        """Something that was due ran ``late_ns`` late; short delays are no stalls."""
+        if late_ns > _STALL_NS:
+            self._log.health("loop_stall_ns", now, late_ns)
 
     def _stolen_s(self) -> float:
         """Seconds stolen from this worker's cores, the mean over them; 0 where the system does not say."""
@@ -103,22 +117,23 @@ class Health:
         assert self._timer is not None
         now = monotonic_ns()
         beats = self._timer.read()
-        self._stalled(now, now - self._expected_ns)
+        self.stalled(now, now - self._expected_ns)
         self._expected_ns += beats * _BEAT_NS
 
-    def _slow_beat(self) -> None:
+    def _slow_beat(self, loop: asyncio.AbstractEventLoop) -> None:
         now = monotonic_ns()
-        self._stalled(now, now - self._expected_ns)
+        self.stalled(now, now - self._expected_ns)
         self._expected_ns = now + int(_SLOW_BEAT_S * 1e9)
-        self._handle = self._loop.call_later(_SLOW_BEAT_S, self._slow_beat)
-
-    def _stalled(self, now: int, late_ns: int) -> None:
-        if late_ns > _STALL_NS:
-            self._log.health("loop_stall_ns", now, late_ns)
+        self._handle = loop.call_later(_SLOW_BEAT_S, self._slow_beat, loop)
 
     def _collecting(self, phase: str, info: Mapping[str, Any]) -> None:
         now = monotonic_ns()
         if phase == "start":
             self._pause_began_ns = now
         else:
-            self._log.health("gc_pause_ns", now, now - self._pause_began_ns)
+            self._pauses.append((now, now - self._pause_began_ns))
+
+    def _log_pauses(self) -> None:
+        """Collections happen anywhere, also while a record is being written: they are logged later."""
+        while self._pauses:
+            self._log.health("gc_pause_ns", *self._pauses.popleft())

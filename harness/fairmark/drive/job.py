@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
+from fairmark.drive.inprocess.plugin import PluginOrder
 from fairmark.drive.pacing import PacerName
 from fairmark.evidence.columns import Phase
 from fairmark.samples.library import SampleLibrary
@@ -15,7 +16,17 @@ from fairmark.sut.api import WireSUT
 from fairmark.sut.sim import SimSUT
 from fairmark.traffic.plan import Plan
 
-__all__ = ["Calibration", "Clock", "Job", "Progress", "Report", "RunJob", "RunMode", "VirtualJob"]
+__all__ = [
+    "Calibration",
+    "Clock",
+    "InProcessJob",
+    "Job",
+    "Progress",
+    "Report",
+    "RunJob",
+    "RunMode",
+    "VirtualJob",
+]
 
 RunMode = Literal["performance", "accuracy", "submission"]
 Calibration = Literal["cached", "fresh", "none"]
@@ -83,6 +94,19 @@ class VirtualJob(Job):
     """
 
     sut: SimSUT
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InProcessJob(Job):
+    """A run on the real clock of a system that a worker makes and opens in its own process.
+
+    Attributes:
+        plugin: how the worker makes it.
+        pacer: of event loops; None takes the best there is.
+    """
+
+    plugin: PluginOrder
+    pacer: PacerName | None = None
 
 
 @dataclass(frozen=True, slots=True)

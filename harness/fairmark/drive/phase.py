@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable, Sized
 from dataclasses import dataclass
 from time import monotonic_ns
-from typing import Final
+from typing import Final, Protocol
 
 import numpy as np
 
-from fairmark.drive.http.client import Client
 from fairmark.drive.pacing import PacerName, make_pacer
 from fairmark.drive.policy import Policy, share
 from fairmark.evidence.live import LivePhase
+from fairmark.evidence.store import Stamps
 
-__all__ = ["PhaseLoop", "Share"]
+__all__ = ["PhaseLoop", "Sender", "Share"]
 
 _BURST: Final = 32
 """Queries issued in one turn of the loop when several are due; then its sockets get their turn."""
@@ -62,24 +63,75 @@ class Share:
         return range(self.first_seq + self.offsets[number], self.first_seq + self.offsets[number + 1])
 
 
+class Sender(Protocol):
+    """What a phase sends through: `fairmark.drive.http.client.Client` has the meaning of each.
+
+    Attributes:
+        finished: called with the seq, the time and whether it succeeded, once a sample has ended.
+    """
+
+    finished: Callable[[int, int, bool], None]
+
+    @property
+    def stamps(self) -> Stamps:
+        """The columns that it writes."""
+
+    @property
+    def in_flight(self) -> Sized:
+        """What has been sent and has not ended."""
+
+    @property
+    def refusals(self) -> int:
+        """How many queries in a row were refused a connection."""
+
+    @property
+    def refused_since_ns(self) -> int:
+        """When the first of them was."""
+
+    def send(self, seq: int, now: int) -> None:
+        """Send sample ``seq``, whose time has come."""
+
+    def sweep(self, now: int) -> None:
+        """End what is over time."""
+
+    def refill(self, now: int) -> None:
+        """Make up for lost connections."""
+
+    def abort(self, now: int) -> None:
+        """End everything in flight as aborted."""
+
+
 class PhaseLoop:
     """Issues a share of a phase and waits until it is drained.
 
     Attributes:
         issued, completed, failed: samples so far.
+        stopped_ns: when the last one was issued; 0 while more may come.
+
+    Args:
+        sent_last: called once when nothing more will be issued.
     """
 
-    def __init__(self, part: Share, policy: Policy, client: Client, *, pacer: PacerName | None) -> None:
+    def __init__(
+        self,
+        part: Share,
+        policy: Policy,
+        client: Sender,
+        *,
+        pacer: PacerName | None,
+        sent_last: Callable[[], None] | None = None,
+    ) -> None:
         loop = self._loop = asyncio.get_running_loop()
         self._share = part
         self._policy = policy
         self._client = client
+        self._sent_last = sent_last
         self._pacer = make_pacer(loop, self._advance, pacer)
         self._drained: asyncio.Future[None] = loop.create_future()
         self._epoch_ns = 0
         self._armed_ns = 0
         self._forced: str | None = None
-        self._stopped_ns = 0
+        self.stopped_ns = 0
         self._open_units: dict[int, list[int]] = {}
         self.issued = self.completed = self.failed = 0
         client.finished = self._single_finished if part.offsets is None else self._part_finished
@@ -122,7 +174,7 @@ class PhaseLoop:
         since = self._client.refused_since_ns
         if self._client.refusals >= _LOST_AFTER and (not open_loop or now - since >= _LOST_AFTER_NS):
             self.stop("sut_failed")
-        if self._stopped_ns and now - self._stopped_ns > drain_ns and not self._drained.done():
+        if self.stopped_ns and now - self.stopped_ns > drain_ns and not self._drained.done():
             self.abort("drain_timeout")
 
     def _advance(self) -> None:
@@ -182,6 +234,9 @@ class PhaseLoop:
 
     def _end(self) -> None:
         self._pacer.cancel()
-        self._stopped_ns = self._stopped_ns or monotonic_ns()
+        if not self.stopped_ns:
+            self.stopped_ns = monotonic_ns()
+            if self._sent_last is not None:
+                self._sent_last()
         if not self._client.in_flight and not self._drained.done():
             self._drained.set_result(None)

@@ -3,23 +3,24 @@
 from __future__ import annotations
 
 import fcntl
-from collections.abc import Sequence
+from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
 from time import monotonic_ns
 
 from fairmark.drive.crew import Crew
-from fairmark.drive.job import Progress, Report, RunJob
+from fairmark.drive.job import Job, Progress, Report, RunJob
 from fairmark.drive.prepare import make_folder, make_ready, prepare_store
 from fairmark.drive.stop import StopSignal
 from fairmark.evidence.closing import FACTS, close_run
+from fairmark.evidence.columns import Phase
 from fairmark.evidence.environment import environment
 from fairmark.evidence.journal import Journal
 from fairmark.evidence.json_file import read_json
 from fairmark.evidence.live import LIVE, LiveStore
 from fairmark.evidence.recover import LOCK
 
-__all__ = ["execute"]
+__all__ = ["drive_phases", "execute"]
 
 
 def execute(job: RunJob, *, progress: Report, stop: StopSignal) -> Path:
@@ -43,7 +44,8 @@ def execute(job: RunJob, *, progress: Report, stop: StopSignal) -> Path:
         with (folder / LIVE / LOCK).open("w") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
             store = prepare_store(job, ready)
-            detail = _drive(job, store, ready.heads, lock.fileno(), progress, stop)
+            crew = Crew(store, ready.heads, folder / "evidence" / "logs", lock.fileno())
+            detail = drive_phases(job, store, crew, progress, stop, flush=job.sut.flush)
             progress(Progress("seal"))
             try:
                 ending.close()
@@ -52,21 +54,24 @@ def execute(job: RunJob, *, progress: Report, stop: StopSignal) -> Path:
     return folder
 
 
-def _drive(
-    job: RunJob,
-    store: LiveStore,
-    heads: Sequence[bytes],
-    lock: int,
-    progress: Report,
-    stop: StopSignal,
+def drive_phases(
+    job: Job, store: LiveStore, crew: Crew, progress: Report, stop: StopSignal, *, flush: Callable[[], None]
 ) -> str | None:
-    """Take the workers through the phases; returns the detail of a bad end."""
+    """Take the workers through the phases.
+
+    Args:
+        crew: not entered yet.
+        flush: called once per phase, when its last query has been issued.
+
+    Returns:
+        The detail of a bad end.
+    """
     journal = Journal(job.out / "evidence" / "journal.jsonl")
     journal.append("started", run_id=read_json(store.folder / FACTS)["run_id"], phases=list(job.phases))
     progress(Progress("start"))
-    with Crew(store, heads, job.out / "evidence" / "logs", lock) as crew:
+    with crew:
         for number, name in enumerate(job.phases):
-            watch = _Watch(job, store, crew, number, progress, stop)
+            watch = _Watch(name, store, crew, number, progress, stop, flush)
             journal.append("phase", phase=name)
             if not crew.drive(number, watch):
                 break
@@ -78,9 +83,17 @@ class _Watch:
     """What the coordinator does while a phase runs: pass on the wish to stop, flush, show progress."""
 
     def __init__(
-        self, job: RunJob, store: LiveStore, crew: Crew, number: int, progress: Report, stop: StopSignal
+        self,
+        name: Phase,
+        store: LiveStore,
+        crew: Crew,
+        number: int,
+        progress: Report,
+        stop: StopSignal,
+        flush: Callable[[], None],
     ) -> None:
-        self._job = job
+        self._name = name
+        self._flush = flush
         self._crew = crew
         self._number = number
         self._planned = store.phases[number].samples
@@ -95,9 +108,8 @@ class _Watch:
         if control.released <= self._number:
             return
         if not self._flushed and all(w.sent_all(self._number) for w in control.workers):
-            self._job.sut.flush()
+            self._flush()
             self._flushed = True
         issued, completed, failed = map(sum, zip(*(w.counts for w in control.workers), strict=True))
         elapsed_s = max(0.0, (monotonic_ns() - control.epoch_ns(self._number)) / 1e9)
-        phase = self._job.phases[self._number]
-        self._progress(Progress(phase, issued, completed, failed, self._planned, elapsed_s))
+        self._progress(Progress(self._name, issued, completed, failed, self._planned, elapsed_s))

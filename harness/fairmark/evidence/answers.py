@@ -43,23 +43,26 @@ class AnswerColumns:
 
     def __init__(self) -> None:
         self.queries: dict[str, list[Any]] = {name: [] for name in (*_OF_RESPONSE, *_OF_ANSWER)}
-        self.outputs: dict[str, list[Any]] = {name: [] for name in ("seq", "text", "reasoning", "token_ids")}
+        self.outputs: dict[str, list[Any]] = {
+            name: [] for name in ("seq", "text", "reasoning", "token_ids", "data")
+        }
         self._event_seq, self._event_ns, self._event_read = array("q"), array("q"), array("i")
         self._event_kind, self._event_tokens = array("b"), array("i")
 
-    def add(self, seq: int, answer: Answer) -> None:
-        """Add the answer of the next sample."""
+    def add(self, seq: int, answer: Answer, data: bytes | None = None) -> None:
+        """Add the answer of the next sample; ``data`` is an answer that is not text."""
         response = answer.response
         for name in _OF_RESPONSE:
             self.queries[name].append(getattr(response, name))
         for name in _OF_ANSWER:
             self.queries[name].append(getattr(answer, name))
-        if response.text or response.reasoning or response.token_ids:
+        if response.text or response.reasoning or response.token_ids or data is not None:
             for name, value in (
                 ("seq", seq),
                 ("text", response.text),
                 ("reasoning", response.reasoning),
                 ("token_ids", response.token_ids),
+                ("data", data),
             ):
                 self.outputs[name].append(value)
         if response.events:

@@ -18,10 +18,13 @@ from fairmark.evidence.outcome import outcome
 from fairmark.evidence.seal import Sealed, seal
 from fairmark.evidence.store import NO_SPACE
 
-__all__ = ["FACTS", "Closed", "close_run", "evidence_digests", "utc_now", "write_record"]
+__all__ = ["CLAIMS", "FACTS", "Closed", "close_run", "evidence_digests", "utc_now", "write_record"]
 
 FACTS = "facts.json"
 """Inside the live store: the facts of the record that are known before the run."""
+
+CLAIMS = "claims.json"
+"""Inside the live store: what a system that a worker opened says of itself."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,12 +83,20 @@ def _close(folder: Path, detail: str | None, after: Mapping[str, Any] | None) ->
     sealed = seal(store, evidence)
     facts = write_record(
         folder,
-        read_json(live / FACTS),
+        _facts(live),
         outcome=outcome(store, sealed, detail),
         before=read_json(live / "environment.json"),
         after=after,
     )
     return Closed(facts, sealed)
+
+
+def _facts(live: Path) -> dict[str, Any]:
+    """The facts, with the claims of a system that was opened after they were written."""
+    facts, claims = read_json(live / FACTS), live / CLAIMS
+    if claims.exists():
+        facts["sut"]["claims"] = read_json(claims)
+    return facts
 
 
 def write_record(

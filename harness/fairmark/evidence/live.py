@@ -95,6 +95,7 @@ class LiveStore:
         repetition: of the whole run.
         common: what is true of every worker: its host, its isolation.
         ceilings: each worker's calibrated ceiling, if the client was calibrated.
+        of_tokens: whether answers are made of tokens.
         first_seq, first_query: per phase, where its numbers start.
     """
 
@@ -108,6 +109,7 @@ class LiveStore:
     ceilings: Sequence[Mapping[str, Any]] | None
     first_seq: Sequence[int]
     first_query: Sequence[int]
+    of_tokens: bool = True
 
     @property
     def samples(self) -> int:
@@ -142,6 +144,7 @@ def create_store(
     repetition: int = 0,
     common: Mapping[str, Any] = MappingProxyType({}),
     ceilings: Sequence[Mapping[str, Any]] | None = None,
+    of_tokens: bool = True,
 ) -> LiveStore:
     """Write plan and layout, and reserve the space for every stamp.
 
@@ -161,6 +164,7 @@ def create_store(
         "common": dict(common),
         "ceilings": None if ceilings is None else [dict(c) for c in ceilings],
         "phases": described,
+        "of_tokens": of_tokens,
     }
     Columns.create(folder / "columns.bin", sum(p.samples for p in phases))
     allocate(folder / RESERVE, workers * _RESERVE_BYTES)
@@ -192,6 +196,7 @@ def open_store(folder: Path) -> LiveStore:
         ceilings=layout["ceilings"],
         first_seq=[sum(s for s, _ in counts[:i]) for i in range(len(counts))],
         first_query=[sum(q for _, q in counts[:i]) for i in range(len(counts))],
+        of_tokens=layout["of_tokens"],
     )
 
 

@@ -6,6 +6,7 @@ epoch of the measured phase: performance if it began, else the last phase that d
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,6 +21,8 @@ from fairmark.evidence.control import Control
 from fairmark.evidence.decode import decode_answer
 from fairmark.evidence.json_file import write_json
 from fairmark.evidence.live import LivePhase, LiveStore
+from fairmark.evidence.recorded import EVENTS
+from fairmark.evidence.recorded_answer import recorded_answer
 from fairmark.evidence.tables import table, write_table
 from fairmark.evidence.worker_log import WorkerLog
 from fairmark.wire.dialects import dialect
@@ -31,6 +34,7 @@ Int64s = npt.NDArray[np.int64]
 
 _WIRE_LEVEL: Final = 3
 _NEW_CONNECTION: Final = 2
+_VIOLATIONS_SHOWN: Final = 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +66,8 @@ def seal(store: LiveStore, evidence: Path) -> Sealed:
     epoch_ns = measured_epoch_ns(store, control)
     logs = [WorkerLog(store.log_stem(worker)) for worker in range(store.workers)]
     stamps = _issued(store)
-    answers = _decode(store, stamps, logs, epoch_ns)
+    recorded = store.dialect == EVENTS
+    answers = (_recorded if recorded else _decode)(store, stamps, logs, epoch_ns)
     tables = {
         "queries": _queries(store, control, stamps, answers, epoch_ns),
         "events": answers.events(),
@@ -70,11 +75,13 @@ def seal(store: LiveStore, evidence: Path) -> Sealed:
         "plan": plan_columns(store.phases),
         "health": _health(logs, epoch_ns),
         "telemetry": {},
-        "reads": _wire(logs, evidence / "wire", epoch_ns),
+        "reads": {} if recorded else _wire(logs, evidence / "wire", epoch_ns),
     }
     for name, data in tables.items():
         write_table(table(name, data), evidence / f"{name}.parquet")
-    write_json(evidence / "workers.json", [_worker(store, w, epoch_ns) for w in range(store.workers)])
+    write_json(
+        evidence / "workers.json", [_worker(store, w, logs[w], epoch_ns) for w in range(store.workers)]
+    )
     for log in logs:
         log.close()
     return _summary(store, stamps, answers)
@@ -118,12 +125,32 @@ def _decode(
     return answers
 
 
+def _recorded(
+    store: LiveStore, stamps: Mapping[str, Int64s], logs: Sequence[WorkerLog], epoch_ns: int
+) -> AnswerColumns:
+    answers = AnswerColumns()
+    rows = (stamps[name].tolist() for name in ("seq", "worker", "outcome", "completed", "status"))
+    for seq, worker, outcome, completed, reason in zip(*rows, strict=True):
+        log = logs[worker]
+        answer, data = recorded_answer(
+            [(kind, t_ns - epoch_ns, payload) for kind, t_ns, payload in log.events_of(seq)],
+            outcome=outcome,
+            completed_ns=completed - epoch_ns,
+            finish_reason=log.reasons.get(reason),
+            detail=log.details.get(seq),
+            of_tokens=store.of_tokens,
+        )
+        answers.add(seq, answer, data)
+    return answers
+
+
 def _queries(
     store: LiveStore, control: Control, stamps: Mapping[str, Int64s], answers: AnswerColumns, epoch_ns: int
 ) -> dict[str, Any]:
     epochs = np.array([control.epoch_ns(n) - epoch_ns for n in range(len(store.phases))], dtype=np.int64)
     due, count = stamps["due"], len(stamps["seq"])
-    seen = zip(answers.queries["http_status"], stamps["status"].tolist(), strict=True)
+    statuses = np.zeros_like(stamps["status"]) if store.dialect == EVENTS else stamps["status"]
+    seen = zip(answers.queries["http_status"], statuses.tolist(), strict=True)
     return {
         **answers.queries,
         **{name: stamps[name] for name in ("seq", "query", "sample_index", "worker")},
@@ -132,7 +159,9 @@ def _queries(
         "scheduled_ns": np.ma.masked_array(due + epochs[stamps["phase"]], due < 0),
         "repetition": np.full(count, store.repetition, dtype=np.int32),
         "attempts": np.ones(count, dtype=np.int32),
-        "connection_new": stamps["connection"] == _NEW_CONNECTION,
+        "connection_new": np.ma.masked_array(
+            stamps["connection"] == _NEW_CONNECTION, np.full(count, store.dialect == EVENTS)
+        ),
         "http_status": [decoded or stamped or None for decoded, stamped in seen],
     }
 
@@ -182,7 +211,7 @@ def _wire(logs: Sequence[WorkerLog], folder: Path, epoch_ns: int) -> dict[str, A
     }
 
 
-def _worker(store: LiveStore, worker: int, epoch_ns: int) -> dict[str, Any]:
+def _worker(store: LiveStore, worker: int, log: WorkerLog, epoch_ns: int) -> dict[str, Any]:
     """Clocks of one host agree, so that offset and bound are 0."""
     return {
         "worker": worker,
@@ -192,7 +221,18 @@ def _worker(store: LiveStore, worker: int, epoch_ns: int) -> dict[str, Any]:
         "ceiling": store.ceilings[worker] if store.ceilings else None,
         **store.common,
         **store.worker_facts(worker),
+        **({"violations": _violations(log)} if store.dialect == EVENTS else {}),
     }
+
+
+def _violations(log: WorkerLog) -> dict[str, Any]:
+    """How often the plugin broke its contract, and the first times it did."""
+    kinds = Counter(kind for _, kind, _, _ in log.violations)
+    first = [
+        {"kind": kind, "seq": None if seq < 0 else seq, "detail": remark}
+        for _, kind, seq, remark in log.violations[:_VIOLATIONS_SHOWN]
+    ]
+    return {"count": sum(kinds.values()), "by_kind": dict(sorted(kinds.items())), "first": first}
 
 
 def _summary(store: LiveStore, stamps: Mapping[str, Int64s], answers: AnswerColumns) -> Sealed:

@@ -1,4 +1,4 @@
-"""A worker's log, read for sealing: reads grouped by sample, cookies masked, health and details apart."""
+"""A worker's log, read for sealing: reads and events grouped by sample, cookies masked, the rest apart."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
+from fairmark.evidence.recorded import CHUNK, ENDING, REASON, VIOLATION, VIOLATIONS
 from fairmark.evidence.store import DETAIL, HEALTH, HEALTH_NAMES, WIRE, LogReader
 
 __all__ = ["WorkerLog"]
@@ -18,19 +19,41 @@ __all__ = ["WorkerLog"]
 _COOKIE: Final = re.compile(rb"(?i)(?<=\nset-cookie:)[^\r\n]+")
 
 
+class _BySample:
+    """Log records as rows of numbers, found by the sample in their first column."""
+
+    def __init__(self, numbers: array[int], width: int) -> None:
+        self.rows: npt.NDArray[np.int64] = np.array(numbers, dtype=np.int64).reshape(-1, width)
+        self._order = np.argsort(self.rows[:, 0], kind="stable")
+        seqs, firsts = np.unique(self.rows[self._order, 0], return_index=True)
+        ends = [*firsts[1:].tolist(), len(self._order)]
+        spans = zip(firsts.tolist(), ends[: len(seqs)], strict=True)
+        self._span_of = dict(zip(seqs.tolist(), spans, strict=True))
+
+    def of(self, seq: int) -> npt.NDArray[np.int64]:
+        """The numbers of the rows of ``seq``, in the order they were written."""
+        first, end = self._span_of.get(seq, (0, 0))
+        return self._order[first:end]
+
+
 class WorkerLog:
-    """The log of one worker. Reads are held as numbers, five to a read; their bytes stay in the file.
+    """The log of one worker. Reads and events are held as numbers; their bytes stay in the file.
 
     Attributes:
         health: (time, name, value) of every health figure.
         details: what the driver noted about a failure, by seq.
+        reasons: finish reasons of recorded events, by number.
+        violations: (time, kind, seq, remark) of every breach of the plugin contract; seq is -1 where the
+            query does not exist.
     """
 
     def __init__(self, stem: Path) -> None:
         self._reader = LogReader(stem)
         self.health: list[tuple[int, str, float]] = []
         self.details: dict[int, str] = {}
-        numbers = array("q")
+        self.reasons: dict[int, str] = {}
+        self.violations: list[tuple[int, str, int, str]] = []
+        numbers, events = array("q"), array("q")
         for record in self._reader:
             if record.kind == WIRE:
                 numbers.extend((record.seq, record.t_ns, record.segment, record.start, record.size))
@@ -38,43 +61,56 @@ class WorkerLog:
                 self.health.append((record.t_ns, HEALTH_NAMES[record.seq], self._reader.value(record)))
             elif record.kind == DETAIL:
                 self.details[record.seq] = self._reader.data(record).decode("utf-8", "replace")
-        self._reads: npt.NDArray[np.int64] = np.array(numbers, dtype=np.int64).reshape(-1, 5)
-        self._order = np.argsort(self._reads[:, 0], kind="stable")
-        seqs, firsts = np.unique(self._reads[self._order, 0], return_index=True)
-        ends = [*firsts[1:].tolist(), len(self._order)]
-        spans = zip(firsts.tolist(), ends[: len(seqs)], strict=True)
-        self._span_of = dict(zip(seqs.tolist(), spans, strict=True))
+            elif record.kind in (CHUNK, ENDING):
+                events.extend(
+                    (record.seq, record.t_ns, record.segment, record.start, record.size, record.kind)
+                )
+            elif record.kind == REASON:
+                self.reasons[record.seq] = self._reader.data(record).decode("utf-8", "replace")
+            elif record.kind == VIOLATION:
+                payload = self._reader.data(record)
+                kind, remark = VIOLATIONS[payload[0]], payload[1:].decode("utf-8", "replace")
+                self.violations.append((record.t_ns, kind, record.seq, remark))
+        self._by_sample = _BySample(numbers, 5)
+        self._events = _BySample(events, 6)
         self._masked: dict[int, bytes] = {}
 
     @property
     def seq(self) -> npt.NDArray[np.int64]:
         """int64[reads], in the order they arrived: the sample of each read."""
-        return self._reads[:, 0]
+        return self._by_sample.rows[:, 0]
 
     @property
     def arrival_ns(self) -> npt.NDArray[np.int64]:
         """int64[reads]: when each read arrived."""
-        return self._reads[:, 1]
+        return self._by_sample.rows[:, 1]
 
     @property
     def size(self) -> npt.NDArray[np.int64]:
         """int64[reads]: bytes of each read."""
-        return self._reads[:, 4]
+        return self._by_sample.rows[:, 4]
 
     def reads_of(self, seq: int) -> list[tuple[int, bytes]]:
         """Time and bytes of the reads of a sample, as they are going to be stored."""
-        first, end = self._span_of.get(seq, (0, 0))
-        numbers = self._order[first:end]
-        rows = self._reads[numbers].tolist()
+        numbers = self._by_sample.of(seq)
+        rows = self._by_sample.rows[numbers].tolist()
         data = [self._reader.bytes_at(segment, start, size) for _, _, segment, start, size in rows]
         masked = _without_cookies(data)
         if masked is not data:
             self._masked.update(zip(numbers.tolist(), masked, strict=True))
         return [(row[1], stored) for row, stored in zip(rows, masked, strict=True)]
 
+    def events_of(self, seq: int) -> list[tuple[int, int, bytes]]:
+        """Kind, time and payload of the recorded events of a sample."""
+        rows = self._events.rows[self._events.of(seq)].tolist()
+        return [
+            (kind, t_ns, self._reader.bytes_at(segment, start, size))
+            for _, t_ns, segment, start, size, kind in rows
+        ]
+
     def stored(self) -> Iterator[bytes]:
         """The bytes of all reads in the order they arrived; `reads_of` has been called for every sample."""
-        for number, (_, _, segment, start, size) in enumerate(self._reads.tolist()):
+        for number, (_, _, segment, start, size) in enumerate(self._by_sample.rows.tolist()):
             masked = self._masked.get(number)
             yield self._reader.bytes_at(segment, start, size) if masked is None else masked
 

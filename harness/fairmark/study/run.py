@@ -9,7 +9,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from fairmark.drive.job import Calibration, Clock, Progress, RunJob, VirtualJob
+from fairmark.drive.inprocess.plugin import PluginOrder, pick_shape
+from fairmark.drive.inprocess.run import execute_in_process
+from fairmark.drive.job import Calibration, Clock, InProcessJob, Progress, RunJob, VirtualJob
 from fairmark.drive.ledger import find_workspace
 from fairmark.drive.run import execute
 from fairmark.drive.stop import StopSignal
@@ -33,11 +35,17 @@ RECORD = "run.json"
 
 @dataclass(frozen=True, slots=True)
 class SutChoice:
-    """A plugin with its options, before it is opened."""
+    """A plugin with its options, before it is opened.
+
+    Attributes:
+        assignments, plugins: what it was chosen by, for the process that makes it again.
+    """
 
     name: str
     cls: type[SUT]
     options: Any
+    assignments: tuple[str, ...] = ()
+    plugins: tuple[str, ...] = ()
 
 
 def choose_sut(name: str, assignments: Sequence[str] = (), plugins: Sequence[str] = ()) -> SutChoice:
@@ -47,7 +55,8 @@ def choose_sut(name: str, assignments: Sequence[str] = (), plugins: Sequence[str
         InputError: the plugin or an option cannot be used.
     """
     cls = load_sut(name, plugins)
-    return SutChoice(name, cls, parse_options(cls.Options, assignments, sut=name))
+    options = parse_options(cls.Options, assignments, sut=name)
+    return SutChoice(name, cls, options, tuple(assignments), tuple(plugins))
 
 
 def default_folder(prepared: Prepared, parent: Path = Path("runs")) -> Path:
@@ -77,7 +86,8 @@ def run_once(
     Args:
         out: the run folder; it must not hold a run yet.
         progress: called often while the run goes on.
-        clock: simulated systems run on the virtual clock, all others on the real one.
+        clock: simulated systems run on the virtual clock, all others on the real one. On that, servers are
+            driven from here, and every other shape inside a worker process.
 
     Returns:
         The whole record, as written to ``run.json``.
@@ -95,16 +105,17 @@ def run_once(
         raise InputError(
             f"the run folder cannot be made: {error.strerror}", source="--out", value=str(out)
         ) from error
-    sut = choice.cls(choice.options)
-    sut.logs = logs
     try:
-        job = _job(prepared, choice, sut, out, clock, calibration)
+        job = _job(prepared, choice, out, clock, calibration)
         progress(Progress("open"))
-        _open(sut)
-        if isinstance(job, VirtualJob):
-            execute_virtual(job, progress=progress, stop=stop)
+        if isinstance(job, InProcessJob):
+            execute_in_process(job, progress=progress, stop=stop)
         else:
-            execute(job, progress=progress, stop=stop)
+            _open(job.sut)
+            if isinstance(job, VirtualJob):
+                execute_virtual(job, progress=progress, stop=stop)
+            else:
+                execute(job, progress=progress, stop=stop)
     finally:
         _remove_if_empty(out)
     progress(Progress("judge"))
@@ -136,8 +147,8 @@ def _open(sut: SUT) -> None:
 
 
 def _job(
-    prepared: Prepared, choice: SutChoice, sut: SUT, out: Path, clock: Clock, calibration: Calibration
-) -> RunJob | VirtualJob:
+    prepared: Prepared, choice: SutChoice, out: Path, clock: Clock, calibration: Calibration
+) -> RunJob | VirtualJob | InProcessJob:
     asked: dict[str, Any] = {
         "scenario": prepared.scenario,
         "scenario_source": prepared.text,
@@ -154,6 +165,13 @@ def _job(
         "workspace": find_workspace(Path.cwd()),
         "repetition": prepared.repetition,
     }
+    logs = out / "evidence" / "logs"
+    shape = pick_shape(choice.cls, prepared.scenario.scenario)
+    if clock == "real" and shape is not None and not issubclass(choice.cls, WireSUT):
+        order = PluginOrder(choice.name, choice.plugins, choice.assignments, shape, str(logs.absolute()))
+        return InProcessJob(**asked, plugin=order)
+    sut = choice.cls(choice.options)
+    sut.logs = logs
     if clock == "virtual" and isinstance(sut, SimSUT):
         return VirtualJob(**asked, sut=sut)
     if clock == "real" and isinstance(sut, WireSUT):
@@ -164,7 +182,7 @@ def _job(
 def _wrong_shape(choice: SutChoice, clock: Clock) -> InputError:
     has = shapes(choice.cls)
     problem = f"is of shape {', '.join(has)}, which the {clock} clock cannot drive"
-    accepted = {"real": "a plugin of shape wire", "virtual": "a plugin of shape sim"}[clock]
+    accepted = {"real": "a plugin of another shape", "virtual": "a plugin of shape sim"}[clock]
     if clock == "real" and "sim" in has:
         accepted += ", or --clock virtual"
     elif clock == "virtual" and "wire" in has:

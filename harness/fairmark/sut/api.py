@@ -159,7 +159,14 @@ class SyncSUT(SUT, ABC):
 
 
 class AsyncSUT(SUT, ABC):
-    """An engine with an event loop; queries are tasks on the driver's loop."""
+    """An engine with an event loop; queries are tasks on the driver's loop.
+
+    Attributes:
+        max_in_flight: how many samples of the one Offline query may be in flight; None hands all of them
+            over at once. Other scenarios are never capped.
+    """
+
+    max_in_flight: int | None = None
 
     @abstractmethod
     def generate(self, sample: Sample) -> AsyncIterator[Event]:

@@ -1,0 +1,70 @@
+"""Which plugin a worker loads, with which options, in which of its shapes."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Final, Literal
+
+from fairmark.scenario.model import ScenarioKind
+from fairmark.sut.api import SUT
+from fairmark.sut.options import parse_options
+from fairmark.sut.plugins import load_sut, shapes
+
+__all__ = ["PluginOrder", "Shape", "pick_shape", "read_plugin"]
+
+Shape = Literal["sync", "async", "batch", "callback"]
+
+_FILE: Final = "plugin.json"
+_AS_THEY_COME: Final[tuple[Shape, ...]] = ("async", "sync", "callback", "batch")
+_TOGETHER: Final[tuple[Shape, ...]] = ("batch", "callback", "async", "sync")
+
+
+def pick_shape(cls: type[SUT], kind: ScenarioKind) -> Shape | None:
+    """The shape of ``cls`` that fits a scenario: batches where samples come together, else one by one.
+
+    None if it has none that runs in the driver's process.
+    """
+    order = _TOGETHER if kind in ("Offline", "MultiStream") else _AS_THEY_COME
+    has = shapes(cls)
+    return next((shape for shape in order if shape in has), None)
+
+
+@dataclass(frozen=True, slots=True)
+class PluginOrder:
+    """What it takes to make the system again in another process.
+
+    Attributes:
+        name: of the system.
+        plugins: extra modules and files, as `fairmark.sut.plugins.load_sut` takes them.
+        options: ``name=value`` assignments.
+        logs: where the system's own logs go.
+    """
+
+    name: str
+    plugins: Sequence[str]
+    options: Sequence[str]
+    shape: Shape
+    logs: str
+
+    def write(self, folder: Path) -> None:
+        """Write it into the live store."""
+        (folder / _FILE).write_text(json.dumps(asdict(self)), encoding="utf-8")
+
+    def make(self) -> SUT:
+        """Import the plugin and make the system; it is not opened.
+
+        Raises:
+            InputError: the plugin or an option cannot be used.
+        """
+        cls = load_sut(self.name, self.plugins)
+        sut = cls(parse_options(cls.Options, self.options, sut=self.name))
+        sut.logs = Path(self.logs)
+        return sut
+
+
+def read_plugin(folder: Path) -> PluginOrder:
+    """Read what `PluginOrder.write` wrote."""
+    return PluginOrder(**json.loads((folder / _FILE).read_text(encoding="utf-8")))
