@@ -256,6 +256,18 @@ def test_a_system_that_cannot_be_simulated_leaves_no_run(bench) -> None:
     assert not (bench.folder / "run1").exists()
 
 
+def test_a_system_that_fails_to_close_does_not_cost_the_evidence(bench) -> None:
+    class Unwilling(SimQueueSUT):
+        def close(self) -> None:
+            raise RuntimeError("still busy")
+
+    with pytest.raises(RuntimeError, match="still busy"):
+        bench.run("SingleStream", Unwilling(SimQueueSUT.Options()))
+    record = json.loads((bench.folder / "run1" / "run.json").read_text())
+    assert record["outcome"]["stop_reason"] == "complete"
+    assert record["evidence"]["queries.parquet"]["bytes"] > 0
+
+
 def test_more_workers_are_refused_before_anything_is_written(bench) -> None:
     with pytest.raises(InputError, match="one worker"):
         bench.run("Server", queue(), "settings.target_qps=10", "settings.workers=2")

@@ -61,9 +61,11 @@ def execute_virtual(job: VirtualJob, *, progress: Report, stop: StopSignal) -> P
             before = environment()
             facts = _prepare(job, folder)
             drive.through_phases(Journal(folder / "evidence" / "journal.jsonl"))
-            ending.close()
             progress(Progress("seal"))
-            _seal(job, drive, facts, before)
+            try:
+                ending.close()
+            finally:
+                _seal(job, drive, facts, before)
         except OSError as error:
             if error.errno not in NO_SPACE:
                 raise
