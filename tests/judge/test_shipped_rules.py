@@ -27,6 +27,7 @@ BREAKS = {
     **both("tokens-counted", "/tokens/output_source_count", 2),
     **both("tokens-reconcile", "/tokens/event_token_mismatch", 1),
     **both("littles-law", "/concurrency/identity_residual", 2e-6),
+    **both("plugin-contract", "/client/contract_violations", 1),
     **both("stamps-ordered", "/counts/out_of_order", 1),
     **both("latency-identity", "/identity/violations", 1),
     **both("accuracy", "/accuracy/score", 0.89),

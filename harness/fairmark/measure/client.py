@@ -37,6 +37,7 @@ def client(
             "lag_basis": "schedule" if terms.open_loop else "issue",
             "send_lag_ns": _summary(lag[present(lag)], "no sample was sent"),
             "send_lag_limit_ns": terms.send_lag_limit_ns,
+            "contract_violations": _violations(workers),
             "turnaround_ns": _turnaround(phase, terms),
             "loop_stall_max_ns": _whole(_largest(inside, "loop_stall_ns")),
             "gc_pause_max_ns": _whole(_largest(inside, "gc_pause_ns")),
@@ -93,6 +94,11 @@ def _ceiling(workers: Sequence[Mapping[str, Any]]) -> float | None:
     if not ceilings or not all(isinstance(c, Mapping) and c.get("qps") for c in ceilings):
         return None
     return float(sum(c["qps"] for c in ceilings if c is not None))
+
+
+def _violations(workers: Sequence[Mapping[str, Any]]) -> int:
+    """Breaches of the plugin contract; only systems in a worker's own process report to it."""
+    return sum(int(worker["violations"]["count"]) for worker in workers if "violations" in worker)
 
 
 def _rate(phase: Phase, terms: Terms) -> float:
