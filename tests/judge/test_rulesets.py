@@ -59,7 +59,11 @@ def test_the_digest_is_of_the_content(folder):
 
 
 def test_shipped_rulesets_are_there_and_ordered_by_section():
-    assert shipped_rulesets() == ("fairmark-closed-1", "fairmark-open-1")
+    assert shipped_rulesets() == (
+        "fairmark-closed-1",
+        "fairmark-open-1",
+        *(f"mlperf-inference-{name}" for name in ("4.1", "5.0", "5.1", "6.0", "6.1")),
+    )
     sections = [[int(n) for n in rule.section.split(".")] for rule in load_ruleset("fairmark-closed-1").rules]
     assert sections == sorted(sections)
 
@@ -98,5 +102,5 @@ def test_refusals(folder, rules, head, says):
 
 
 def test_an_unknown_name_lists_what_there_is():
-    with pytest.raises(InputError, match="accepted: fairmark-closed-1, fairmark-open-1, or a folder"):
+    with pytest.raises(InputError, match="accepted: fairmark-closed-1, fairmark-open-1, mlperf-.*, or a folder"):
         load_ruleset("fairmark-closed-9")

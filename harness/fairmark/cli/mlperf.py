@@ -4,10 +4,15 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from fairmark.cli.output import emit_json, json_option
+from fairmark.errors import InputError
+
+if TYPE_CHECKING:
+    from fairmark.mlperf.record import Division
 
 __all__ = ["mlperf"]
 
@@ -19,15 +24,30 @@ def mlperf() -> None:
 
 @mlperf.command(epilog="Example: fairmark mlperf read results/server/performance/run_1 --json")
 @click.argument("folder", type=click.Path(path_type=Path, exists=True, file_okay=False))
+@click.option("--ruleset", help="Judge by a round too: mlperf-inference-6.1, 6.0, 5.1, 5.0 or 4.1.")
+@click.option("--benchmark", help="The benchmark of the round; default: what the folder's name tells.")
+@click.option(
+    "--division",
+    type=click.Choice(["closed", "network", "open"]),
+    help="What may be chosen freely; default: closed.",
+)
 @json_option
-def read(folder: Path, as_json: bool) -> int:
+def read(
+    folder: Path, ruleset: str | None, benchmark: str | None, division: Division | None, as_json: bool
+) -> int:
     """Recompute and judge what LoadGen logged in FOLDER.
 
     Exits 1 when the run is not valid, or when a printed value does not follow from the others.
     """
-    from fairmark.mlperf.folder import read_folder
+    from fairmark.mlperf.folder import judge_folder, read_folder
 
-    result = read_folder(folder)
+    if ruleset is None:
+        if benchmark or division:
+            option = "--benchmark" if benchmark else "--division"
+            raise InputError("means nothing without a round", source=option, accepted="with --ruleset")
+        result = read_folder(folder)
+    else:
+        result = judge_folder(folder, ruleset, benchmark=benchmark, division=division or "closed")
     invalid = result["verdict"] != "VALID" or any(f["severity"] == "error" for f in result["findings"])
     if as_json:
         emit_json(result)
@@ -35,6 +55,9 @@ def read(folder: Path, as_json: bool) -> int:
     click.echo(f"{result['verdict']}  {folder}  (LoadGen: {result['loadgen_verdict'] or 'not stated'})")
     for finding in result["findings"]:
         click.echo(f"  {finding['severity']:<7} {finding['id']}: {finding['message']}")
+    for rule in result.get("judgement", {}).get("rules", ()):
+        if rule["outcome"] != "pass":
+            click.echo(f"  {rule['severity']:<7} {rule['section']} {rule['id']}: {rule['message']}")
     return int(invalid)
 
 

@@ -58,12 +58,16 @@ class Rule:
 
 @dataclass(frozen=True, slots=True)
 class Ruleset:
-    """Rules in the order of their sections, and the SHA-256 of the RFC 8785 form of its id and its rules."""
+    """Rules in the order of their sections, and the SHA-256 of the RFC 8785 form of its id and its rules.
+
+    ``lineage`` is its id and those of the rulesets that it extends, nearest first.
+    """
 
     id: str
     title: str
     rules: tuple[Rule, ...]
     sha256: str
+    lineage: tuple[str, ...]
 
 
 def _shipped() -> Traversable:
@@ -89,7 +93,8 @@ def _load(name_or_path: str | Path, through: tuple[str, ...]) -> Ruleset:
     head = _read(folder.joinpath("ruleset.json"), "ruleset")
     if head["id"] in through:
         raise InputError("extends itself", source=str(folder), field="extends", value=head["extends"])
-    rules = {rule.id: rule for rule in _inherited(head, folder, (*through, head["id"]))}
+    base = _load(head["extends"], (*through, head["id"])) if "extends" in head else None
+    rules = {} if base is None else {rule.id: rule for rule in _inherited(head, folder, base)}
     own: dict[str, str] = {}
     for file in sorted(folder.iterdir(), key=lambda entry: entry.name):
         if not file.name.endswith(".json") or file.name == "ruleset.json":
@@ -104,7 +109,8 @@ def _load(name_or_path: str | Path, through: tuple[str, ...]) -> Ruleset:
     if not rules:
         raise InputError("holds no rule, so everything would pass", source=str(folder))
     ordered = tuple(sorted(rules.values(), key=_place))
-    return Ruleset(head["id"], head["title"], ordered, _digest(head["id"], ordered))
+    lineage = (head["id"], *(() if base is None else base.lineage))
+    return Ruleset(head["id"], head["title"], ordered, _digest(head["id"], ordered), lineage)
 
 
 def _place(rule: Rule) -> tuple[list[int], str]:
@@ -112,11 +118,8 @@ def _place(rule: Rule) -> tuple[list[int], str]:
     return [int(number) for number in re.findall(r"\d+", rule.section)], rule.id
 
 
-def _inherited(head: Mapping[str, Any], folder: Traversable, through: tuple[str, ...]) -> tuple[Rule, ...]:
+def _inherited(head: Mapping[str, Any], folder: Traversable, base: Ruleset) -> tuple[Rule, ...]:
     """Rules of the ruleset that this one extends, without those that it drops."""
-    if "extends" not in head:
-        return ()
-    base = _load(head["extends"], through)
     unknown = sorted(set(head.get("without", ())) - {rule.id for rule in base.rules})
     if unknown:
         raise InputError(

@@ -7,11 +7,15 @@ from pathlib import Path
 from typing import Any, Final
 
 from fairmark.errors import InputError
+from fairmark.judge.judge import judge
+from fairmark.judge.rules import load_ruleset
 from fairmark.mlperf.logs import Detail, Finding, Severity, read_accuracy, read_detail, read_summary
 from fairmark.mlperf.recompute import checks
+from fairmark.mlperf.record import Division, record
+from fairmark.mlperf.rounds import Entry, Round, round_of
 from fairmark.mlperf.summary import contradictions
 
-__all__ = ["read_folder"]
+__all__ = ["judge_folder", "read_folder"]
 
 _DETAIL: Final = "mlperf_log_detail.txt"
 _SUMMARY: Final = "mlperf_log_summary.txt"
@@ -54,6 +58,47 @@ def read_folder(folder: Path) -> dict[str, Any]:
     Raises:
         InputError: there is no detail log.
     """
+    return _read(folder)[0]
+
+
+def judge_folder(
+    folder: Path, ruleset: str, *, benchmark: str | None = None, division: Division = "closed"
+) -> dict[str, Any]:
+    """`read_folder`, judged by the ruleset of a round.
+
+    Args:
+        folder: with LoadGen's logs.
+        ruleset: ``mlperf-inference-6.1``, another round's, or a folder that extends one.
+        benchmark: None: recognised from the names of the folders, if they tell.
+        division: which limits may be chosen freely.
+
+    Returns:
+        As `read_folder`, with the ``record`` that was judged, the ``judgement``, and its ``verdict``.
+
+    Raises:
+        InputError: there is no detail log, no such ruleset, or no such benchmark in the round.
+    """
+    rules = load_ruleset(ruleset)
+    limits = round_of(rules)
+    entry = _entry(folder, limits, benchmark)
+    result, detail, found = _read(folder)
+    judged = record(detail, found.all, limits, entry, division)
+    judgement = judge(judged, rules)
+    return result | {"verdict": judgement["verdict"], "record": judged, "judgement": judgement}
+
+
+def _entry(folder: Path, limits: Round, benchmark: str | None) -> Entry:
+    recognised = limits.recognise(folder)
+    if benchmark is None:
+        return recognised
+    named = limits.entry(benchmark)
+    if named is None:
+        known = ", ".join(sorted(limits.tables["benchmarks"]))
+        raise InputError("is not in the round", source="--benchmark", value=benchmark, accepted=known)
+    return Entry(named.benchmark, named.scenario or recognised.scenario)
+
+
+def _read(folder: Path) -> tuple[dict[str, Any], Detail, _Findings]:
     if not (folder / _DETAIL).is_file():
         raise InputError(f"has no {_DETAIL}", source=folder, accepted="a folder with LoadGen's logs")
     found = _Findings()
@@ -68,7 +113,7 @@ def read_folder(folder: Path) -> dict[str, Any]:
         found.note("summary-missing", "warning", "there is no summary to compare with", _SUMMARY)
     answers = _accuracy(folder, detail, found)
     printed = detail.get("result_validity")
-    return {
+    result = {
         "loadgen_verdict": printed,
         "verdict": _verdict(detail, printed, found),
         "findings": [asdict(finding) for finding in found.all],
@@ -81,6 +126,7 @@ def read_folder(folder: Path) -> dict[str, Any]:
             "accuracy_entries": answers,
         },
     }
+    return result, detail, found
 
 
 def _verdict(detail: Detail, printed: Any, found: _Findings) -> str:

@@ -42,6 +42,7 @@ _KINDS: Final[Mapping[str, tuple[str, Callable[[Any], bool]]]] = {
 _KEYS: Final[Mapping[str, str]] = {
     "loadgen_version": "text",
     "qsl_reported_total_count": "count",
+    "sut_name": "text",
     "loaded_qsl_set": "indices",
     "requested_use_token_latencies": "flag",
     "requested_server_ttft_latency": "count",
@@ -58,6 +59,7 @@ _KEYS: Final[Mapping[str, str]] = {
     "effective_min_duration_ms": "count",
     "effective_min_query_count": "count",
     "effective_performance_sample_count": "count",
+    "effective_accuracy_sample_count": "count",
     "effective_performance_issue_unique": "flag",
     "effective_performance_issue_same": "flag",
     "effective_performance_issue_same_index": "count",
