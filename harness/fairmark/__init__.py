@@ -5,7 +5,7 @@ This module is the whole API for plugin authors: the SUT shapes, the events they
 
 from __future__ import annotations
 
-from fairmark.errors import EvidenceError, FairmarkError, InputError, Interrupted, SutError
+from fairmark.errors import EvidenceError, FairmarkError, InputError, SutError
 from fairmark.samples.sample import Sample
 from fairmark.sut.api import (
     SUT,
@@ -41,7 +41,6 @@ __all__ = [
     "Failed",
     "FairmarkError",
     "InputError",
-    "Interrupted",
     "Query",
     "Sample",
     "SimSUT",

@@ -3,8 +3,7 @@
     FairmarkError
     ├── InputError      2    something the user wrote or named cannot be used
     ├── SutError        3    the system under test could not be opened, probed or kept alive
-    ├── EvidenceError   1    stored evidence is missing, damaged or contradicts itself
-    └── Interrupted     130  a signal ended the run; what was stamped is kept
+    └── EvidenceError   1    stored evidence is missing, damaged or contradicts itself
 
 Anything else that escapes is a bug and shows a traceback.
 """
@@ -14,7 +13,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import ClassVar
 
-__all__ = ["EvidenceError", "FairmarkError", "InputError", "Interrupted", "SutError"]
+__all__ = ["EvidenceError", "FairmarkError", "InputError", "SutError"]
 
 
 class FairmarkError(Exception):
@@ -89,9 +88,3 @@ class EvidenceError(FairmarkError):
     """Stored evidence is missing, damaged or contradicts itself."""
 
     exit_code = 1
-
-
-class Interrupted(FairmarkError):
-    """A signal ended the work. Evidence stamped so far has been closed and kept."""
-
-    exit_code = 130
