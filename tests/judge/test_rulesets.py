@@ -102,5 +102,7 @@ def test_refusals(folder, rules, head, says):
 
 
 def test_an_unknown_name_lists_what_there_is():
-    with pytest.raises(InputError, match="accepted: fairmark-closed-1, fairmark-open-1, mlperf-.*, or a folder"):
+    with pytest.raises(
+        InputError, match="accepted: fairmark-closed-1, fairmark-open-1, mlperf-.*, or a folder"
+    ):
         load_ruleset("fairmark-closed-9")

@@ -249,6 +249,16 @@ def test_property_45_accuracy_log_syntax(folder: Path) -> None:
     assert "accuracy-log-unreadable" in ids(with_accuracy(folder, '{"a": 1}'))
 
 
+def test_property_39_offline_needs_no_first_token(tmp_path: Path) -> None:
+    copy = tmp_path / "offline"
+    shutil.copytree(DATA / "07_v51_llama31-8b_offline_l40s_vllm", copy)
+    result = with_accuracy(copy, f"[\n{ANSWER}\n]\n")
+    assert result["verdict"] == "VALID"
+    assert result["metrics"]["accuracy_entries"] == 1
+    assert result["metrics"]["results"]["result_tokens_per_second"] > 0
+    assert not any("first_token" in key for key in result["metrics"]["results"])
+
+
 def test_property_45_an_accuracy_run_answers_every_sample_once(tmp_path: Path) -> None:
     folder = tmp_path / "accuracy"
     shutil.copytree(DATA / "50_ACC_v51_llama2-70b_server_mi325x", folder)
