@@ -17,6 +17,12 @@ pytestmark = [pytest.mark.differential, pytest.mark.timeout(0)]
 COUNTS = {"Server": 600, "SingleStream": 100, "MultiStream": 100, "Offline": 100}
 
 
+@pytest.fixture(scope="module", autouse=True)
+def fresh_process(loadgen: Any) -> None:
+    """LoadGen logs what an earlier test's configuration files left in its process, so it is started again."""
+    loadgen.close()
+
+
 def case(scenario: str, tokens: list[int] | None = None, **more: Any) -> dict[str, Any]:
     values = {
         "min_duration_ms": 0,
