@@ -103,6 +103,6 @@ def test_refusals(folder, rules, head, says):
 
 def test_an_unknown_name_lists_what_there_is():
     with pytest.raises(
-        InputError, match="accepted: fairmark-closed-1, fairmark-open-1, mlperf-.*, or a folder"
+        InputError, match=r"accepted: fairmark-closed-1, fairmark-open-1, mlperf-.*, or a folder"
     ):
         load_ruleset("fairmark-closed-9")

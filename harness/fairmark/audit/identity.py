@@ -24,6 +24,8 @@ _RERUN: Final = "run the scenario again with an unmodified fairmark"
 def check_identity(subject: Subject, problems: Problems) -> None:
     """Everything that decides which experiment this was."""
     _check_scenario(subject, problems)
+    _check_mode(subject, problems)
+    _check_clock(subject, problems)
     _check_samples(subject, problems)
     _check_references(subject, problems)
     _check_requests(subject, problems)
@@ -44,6 +46,34 @@ def _check_scenario(subject: Subject, problems: Problems) -> None:
             "audit.scenario",
             RECORD,
             f"scenario_digest is {record['scenario_digest']}; the scenario has {scenario.digest}",
+            _RERUN,
+        )
+
+
+def _check_mode(subject: Subject, problems: Problems) -> None:
+    """The phases of the plan are what the mode says: rules are chosen by it."""
+    planned = {str(name) for name in subject.evidence.plan["phase"].unique().to_pylist()} - {"warmup"}
+    counted = {"submission": {"accuracy", "performance"}}.get(
+        subject.record["mode"], {subject.record["mode"]}
+    )
+    if planned != counted:
+        problems.error(
+            "audit.mode",
+            RECORD,
+            f"mode is {subject.record['mode']!r}; the plan has the phases {', '.join(sorted(planned))}",
+            _RERUN,
+        )
+
+
+def _check_clock(subject: Subject, problems: Problems) -> None:
+    """A simulated run has simulated pacing, and no other has."""
+    pacers = {str(worker.get("pacer")) for worker in subject.evidence.workers}
+    simulated = pacers == {"virtual"}
+    if simulated != (subject.record["clock"] == "virtual") or ("virtual" in pacers) != simulated:
+        problems.error(
+            "audit.clock",
+            RECORD,
+            f"clock is {subject.record['clock']!r}; the workers paced by {', '.join(sorted(pacers))}",
             _RERUN,
         )
 
@@ -97,6 +127,7 @@ def _check_requests(subject: Subject, problems: Problems) -> None:
     """Render every request body again from samples and scenario."""
     sut, requests = subject.record["sut"], subject.record["requests"]
     if requests is None:
+        _check_without_wire(subject, problems)
         return
     dialect = DIALECTS.get(sut["dialect"])
     if dialect is None:
@@ -130,6 +161,13 @@ def _check_requests(subject: Subject, problems: Problems) -> None:
                 f"requests.{name} is {requests[name]!r}; rendered again it is {value!r}",
                 _RERUN,
             )
+
+
+def _check_without_wire(subject: Subject, problems: Problems) -> None:
+    """Only a system that is not a server leaves no requests."""
+    isolations = {worker.get("isolation") for worker in subject.evidence.workers}
+    if subject.record["sut"]["dialect"] is not None or len(subject.reads) or "network" in isolations:
+        problems.error("audit.requests", RECORD, "requests is null although a server was driven", _RERUN)
 
 
 def _check_journal(subject: Subject, problems: Problems) -> None:

@@ -132,6 +132,22 @@ def prepare_store(job: RunJob, ready: Ready) -> LiveStore:
     Raises:
         InputError: there is no space for it; nothing is left behind.
     """
+    try:
+        return _record(job, ready)
+    except InputError:
+        _take_back(job.out)
+        raise
+    except (DiskFullError, OSError) as error:
+        _take_back(job.out)
+        raise InputError(
+            f"the run cannot be prepared: {getattr(error, 'strerror', None) or error}",
+            field="out",
+            value=str(job.out),
+            accepted="a writable disk with more space",
+        ) from error
+
+
+def _record(job: RunJob, ready: Ready) -> LiveStore:
     started_utc = utc_now()
     phases = [live_phase(name, job.plans[name]) for name in job.phases]
     attempts = record_attempt(
@@ -148,16 +164,7 @@ def prepare_store(job: RunJob, ready: Ready) -> LiveStore:
         requests=_requests(job, ready.bodies, phases),
         observed=ready.observed,
     )
-    try:
-        return _write(job, ready, facts, phases)
-    except (DiskFullError, OSError) as error:
-        _take_back(job.out)
-        raise InputError(
-            f"the run cannot be prepared: {getattr(error, 'strerror', None) or error}",
-            field="out",
-            value=str(job.out),
-            accepted="a writable disk with more space",
-        ) from error
+    return _write(job, ready, facts, phases)
 
 
 def _write(job: RunJob, ready: Ready, facts: Mapping[str, Any], phases: Sequence[LivePhase]) -> LiveStore:

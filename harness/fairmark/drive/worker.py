@@ -125,6 +125,7 @@ class Worker:
     async def _measure(self, phase: PhaseLoop, orders: PhaseOrders) -> str:
         self._health.start()
         ticking = asyncio.ensure_future(self._ticking(phase, open_loop=orders.slots is None))
+        ticking.add_done_callback(self._watched)
         try:
             return await phase.run(self._control.epoch_ns(self._phase_number))
         finally:
@@ -161,6 +162,11 @@ class Worker:
 
     def _stop_reason(self) -> str:
         return self._control.stop_reason or "terminated"
+
+    def _watched(self, task: asyncio.Future[None]) -> None:
+        """A background task that dies would leave the worker deaf: end the phase with its error."""
+        if not task.cancelled() and (error := task.exception()) is not None:
+            self._crashed(error)
 
     def _crashed(self, error: BaseException) -> None:
         """End the phase at once: nothing that is stamped from here on could be trusted."""

@@ -54,8 +54,10 @@ def recover(folder: Path) -> Recovered:
         )
     with (live / LOCK).open("a") as lock:
         _take(lock.fileno(), folder)
-        control = open_store(live).control()
-        if not control.stop_reason:
+        store = open_store(live)
+        control = store.control()
+        last = len(store.phases) - 1
+        if not control.stop_reason and not all(worker.reason(last) for worker in control.workers):
             control.request_stop(2, "terminated")
         Journal(folder / "evidence" / "journal.jsonl").append("recovering")
         detail = "the run was killed before it could close its log; recovered afterwards"

@@ -9,9 +9,9 @@ from __future__ import annotations
 import asyncio
 import errno
 import ssl
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from time import monotonic_ns
-from typing import Final
+from typing import Any, Final
 
 from fairmark.drive.http.connection import Connection
 from fairmark.drive.http.request import Bodies
@@ -174,7 +174,7 @@ class Client:
                 self.refill(now)
         else:
             self.stamps.connection[seq] = _NEW
-            self.in_flight[seq] = asyncio.ensure_future(self._send_on_new(pool, seq))
+            self.in_flight[seq] = self._background(self._send_on_new(pool, seq))
 
     def finish(self, seq: int, now: int, outcome: int, status: int, detail: str = "") -> None:
         """Stamp the end of ``seq`` and pass it on. The outcome is written last: it commits the others."""
@@ -212,7 +212,7 @@ class Client:
         for pool in self._pools:
             pool.close_stale(now)
         if any(pool.lacks for pool in self._pools):
-            self._refill = asyncio.ensure_future(self._reopen())
+            self._refill = self._background(self._reopen())
 
     def close(self) -> None:
         """Close every connection."""
@@ -239,6 +239,17 @@ class Client:
 
     def _body(self, seq: int) -> memoryview:
         return self._bodies[self._body_numbers[seq - self._first_seq]]
+
+    def _background(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        """Start a task whose unexpected end is not lost."""
+
+        def ended(task: asyncio.Task[None]) -> None:
+            if not task.cancelled() and (error := task.exception()) is not None:
+                self.crashed(error)
+
+        task = asyncio.get_running_loop().create_task(work)
+        task.add_done_callback(ended)
+        return task
 
     async def _send_on_new(self, pool: Pool, seq: int) -> None:
         try:
