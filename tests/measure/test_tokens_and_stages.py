@@ -56,6 +56,14 @@ def test_chunks_that_do_not_add_up(evidence_of, facts_of, measured):
     assert found["tokens_per_chunk"] == pytest.approx(12 / 6)
 
 
+def test_more_tokens_than_allowed_are_counted(evidence_of, facts_of, measured):
+    facts = facts_of()
+    rows = [query(0, tokens=4), query(100, tokens=5), query(200, tokens=1_000_000)]
+    for limit, over in ((None, 0), (5, 1), (4, 2)):
+        facts["scenario"]["generation"]["max_output_tokens"] = limit
+        assert measured(evidence_of(rows), facts)["tokens"]["over_limit"] == over
+
+
 def test_cached_share_needs_every_server_to_tell(make_phase):
     assert (
         make_phase([query(0, cached_tokens=50), query(100, cached_tokens=0)])["tokens"]["cached_share"]

@@ -43,6 +43,7 @@ class Terms:
     cv: float | None
     target_qps: float | None
     workers: int
+    max_output_tokens: int | None
 
     @property
     def open_loop(self) -> bool:
@@ -91,4 +92,5 @@ def read_terms(document: Mapping[str, Any]) -> Terms:
         cv=arrivals.get("cv"),
         target_qps=settings.get("target_qps"),
         workers=settings["workers"],
+        max_output_tokens=document["generation"].get("max_output_tokens"),
     )

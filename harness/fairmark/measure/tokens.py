@@ -45,6 +45,7 @@ def tokens(phase: Phase, chunks: Chunks, terms: Terms) -> dict[str, Any]:
             "cached_share": None if cached is None or input_sum is None else ratio(cached, input_sum),
             "tokens_per_chunk": None if output_sum is None else ratio(output_sum, len(chunks)),
             "event_token_mismatch": _mismatches(phase, chunks),
+            "over_limit": _over_limit(outputs, terms.max_output_tokens),
             "limit_hit_share": ratio(reasons.get("length", 0), succeeded),
         },
         {
@@ -65,6 +66,11 @@ def _sum(values: Int64s) -> int | None:
 def _lengths(values: Int64s, missing: str) -> dict[str, Any]:
     known = values[present(values)]
     return lengths(known) if len(known) else undefined(missing)
+
+
+def _over_limit(outputs: Int64s, limit: int | None) -> int:
+    """Successes that count more tokens than the scenario lets a system generate: the count is made up."""
+    return 0 if limit is None else int(np.count_nonzero(outputs > limit))
 
 
 def _mismatches(phase: Phase, chunks: Chunks) -> int:
