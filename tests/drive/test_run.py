@@ -424,3 +424,16 @@ def test_a_server_that_keeps_connections_is_seen_to(bench: Any) -> None:
     ran = bench.run("SingleStream", bench.sut())
     assert ran.record["sut"]["observed"]["endpoints"][0]["keeps_connection"] is True
     assert not any(q["connection_new"] for q in ran.queries())
+
+
+def test_a_system_that_fails_to_flush_ends_its_run_with_the_evidence_kept(bench: Any) -> None:
+    sut = bench.sut()
+
+    def flush() -> None:
+        raise RuntimeError("no such batch")
+
+    sut.flush = flush
+    ran = bench.run("Server", sut, "settings.target_qps=200")
+    assert ran.record["outcome"]["stop_reason"] == "sut_failed"
+    assert "RuntimeError: no such batch" in ran.record["outcome"]["detail"]
+    assert all(q["failure"] is None for q in ran.rows("queries"))

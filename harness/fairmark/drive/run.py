@@ -75,7 +75,8 @@ def drive_phases(
             journal.append("phase", phase=name)
             if not crew.drive(number, watch):
                 break
-    journal.append("driven", stop_reason=crew.control.stop_reason or "complete", detail=crew.detail)
+    # Why it ended is in the `sealed` line, derived from what the workers wrote.
+    journal.append("driven", detail=crew.detail)
     return crew.detail
 
 
@@ -108,8 +109,15 @@ class _Watch:
         if control.released <= self._number:
             return
         if not self._flushed and all(w.sent_all(self._number) for w in control.workers):
-            self._flush()
             self._flushed = True
+            self._flush_sut()
         issued, completed, failed = map(sum, zip(*(w.counts for w in control.workers), strict=True))
         elapsed_s = max(0.0, (monotonic_ns() - control.epoch_ns(self._number)) / 1e9)
         self._progress(Progress(self._name, issued, completed, failed, self._planned, elapsed_s))
+
+    def _flush_sut(self) -> None:
+        try:
+            self._flush()
+        except Exception as error:  # noqa: BLE001  # a plugin's failure ends its run, with the evidence kept
+            self._crew.detail = f"flush failed: {type(error).__name__}: {error}"
+            self._crew.control.request_stop(1, "sut_failed")
