@@ -90,6 +90,10 @@ def test_an_output_folder_that_cannot_be_made_is_refused(fairmark: Fairmark, tmp
     assert (tmp_path / "file").read_text() == "in the way"
 
 
+def test_an_output_folder_that_is_a_file_is_refused(fairmark: Fairmark, tmp_path: Path) -> None:
+    refused(fairmark("run", "tiny.toml", *SIM, "--out", "tiny.toml"), "--out", "tiny.toml", "a new folder")
+
+
 def test_an_output_folder_that_holds_something_is_refused(fairmark: Fairmark, tmp_path: Path) -> None:
     (tmp_path / "full").mkdir()
     (tmp_path / "full" / "mine.txt").write_text("mine")

@@ -26,7 +26,7 @@ def test_a_run_is_judged_checked_audited_reported_and_sealed(fairmark: Fairmark,
     audited = fairmark("audit", "run", "--json")
     assert audited.code == 0, audited.out
     assert audited.json()["findings"] == []
-    assert "1 runs recomputed and equal" in fairmark("audit", "run").out
+    assert "1 run recomputed and equal" in fairmark("audit", "run").out
 
     reported = fairmark("report", "run", "--html", "report.html")
     assert reported.out.startswith("VALID")

@@ -33,12 +33,18 @@ def bundle(
 ) -> None:
     """Seal RUNS into OUT/<submitter>/<division>/<system>, with a manifest and a report."""
     from fairmark.bundle.manifest import MANIFEST
+    from fairmark.bundle.run_folder import load_record
     from fairmark.bundle.runs import runs_in
     from fairmark.bundle.tree import file_sha256
     from fairmark.study.submit import submit
 
-    made = submit(runs_in(runs), out, submitter=submitter, division=division, system=system)
+    folders = runs_in(runs)
+    made = submit(folders, out, submitter=submitter, division=division, system=system)
     digest = file_sha256(made / MANIFEST)
+    for folder in folders:
+        verdict = load_record(folder)["verdict"]["verdict"]
+        if verdict != "VALID":
+            click.echo(f"note: sealed a run that is {verdict}: {folder}", err=True)
     if as_json:
         emit_json({"bundle": str(made), "manifest_sha256": digest})
         return

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from fairmark.cli.output import VERDICT_EXIT, emit_json, json_option
+from fairmark.cli.output import VERDICT_EXIT, counted, emit_json, json_option
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -82,7 +82,7 @@ def audit(path: Path, as_json: bool) -> int:
     if as_json:
         emit_json(dataclasses.asdict(report))
     else:
-        _show_findings(report.findings, f"{len(report.recomputed)} runs recomputed and equal")
+        _show_findings(report.findings, f"{counted(len(report.recomputed), 'run')} recomputed and equal")
     return int(has_errors(report.findings))
 
 
@@ -106,4 +106,5 @@ def _show_findings(findings: Sequence[Finding], clean: str) -> None:
     for f in findings:
         click.echo(f"{f.severity:<7} {f.id}  {f.file}: {f.message}\n        fix: {f.fix}")
     errors = sum(f.severity == "error" for f in findings)
-    click.echo(f"{errors} errors, {len(findings) - errors} warnings" if findings else f"ok: {clean}")
+    warnings = counted(len(findings) - errors, "warning")
+    click.echo(f"{counted(errors, 'error')}, {warnings}" if findings else f"ok: {clean}")

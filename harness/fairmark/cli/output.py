@@ -8,12 +8,17 @@ from typing import Any, TypeVar
 
 import click
 
-__all__ = ["VERDICT_EXIT", "emit_json", "json_option", "set_option"]
+__all__ = ["VERDICT_EXIT", "counted", "emit_json", "json_option", "set_option"]
 
 VERDICT_EXIT = {"VALID": 0, "INVALID": 1, "INSUFFICIENT": 1}
 """Exit code of each verdict."""
 
 Command = TypeVar("Command", bound=Callable[..., Any])
+
+
+def counted(number: int, noun: str) -> str:
+    """``1 run``, ``2 runs``."""
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
 def emit_json(value: Any) -> None:

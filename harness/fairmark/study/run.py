@@ -96,7 +96,7 @@ def run_once(
         InputError: the run cannot be made from what the user gave.
         SutError: the SUT does not open, or does not answer a first request.
     """
-    if out.exists() and any(out.iterdir()):
+    if out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise InputError("already holds something", source="--out", value=str(out), accepted="a new folder")
     logs = out / "evidence" / "logs"
     try:
