@@ -6,7 +6,7 @@ BIN    := $(VENV)/bin
 # Without --no-compile pip compiles all of pandas and scipy, of which next to nothing is imported.
 PIP    := $(BIN)/python -m pip --disable-pip-version-check install --no-compile --progress-bar off -c constraints.txt
 
-.PHONY: demo test test-fast test-real differential lint bench clean
+.PHONY: demo test test-fast test-real differential lint bench bench-peers clean
 .DELETE_ON_ERROR:
 
 demo: $(VENV)/.runtime
@@ -23,6 +23,15 @@ test-real: $(VENV)/.dev
 
 differential: $(VENV)/.dev
 	FAIRMARK_DIFFERENTIAL_CASES=5000 $(BIN)/python -m pytest -q -m differential
+
+# Side by side with LoadGen, wrk and aiohttp; QUICK=1 takes under four minutes.
+bench: $(VENV)/.bench
+	$(BIN)/python -m benchmarks $(if $(QUICK),--quick)
+
+# Installs the peers, each into a virtual environment of its own under benchmarks/.peers, and runs them.
+bench-peers: $(VENV)/.bench
+	$(BIN)/python -m benchmarks.install_peers
+	$(BIN)/python -m benchmarks --results benchmarks/results/peers.json peers
 
 lint: $(VENV)/.dev
 	$(BIN)/ruff format --check .
@@ -48,4 +57,8 @@ $(VENV)/.runtime: pyproject.toml constraints.txt | $(VENV)/bin/python
 
 $(VENV)/.dev: $(VENV)/.runtime
 	$(PIP) -q -e '.[llamacpp,dev]'
+	@touch $@
+
+$(VENV)/.bench: $(VENV)/.runtime
+	$(PIP) -q -e '.[llamacpp,bench]'
 	@touch $@
