@@ -19,7 +19,7 @@ from fairmark.judge.rules import load_ruleset
 from fairmark.measure.measure import measure
 from fairmark.samples.library import load_library
 from fairmark.scenario.load import parse_scenario
-from fairmark.traffic.plan import make_plan
+from fairmark.traffic.plan import run_plan
 from fairmark.traffic.settings import traffic_settings
 from fairmark.traffic.warmup import warmup_plan
 from fairmark_sim import SimHttpSUT
@@ -102,7 +102,7 @@ def _job(text: bytes, mode: str, sut: SimHttpSUT, base: Path, out: Path) -> RunJ
     scenario = parse_scenario(text, source=str(base / "scenario.toml"))
     library = load_library(scenario.samples, scenario.generation, base=base)
     counted = {"submission": ("accuracy", "performance")}.get(mode, (mode,))
-    plans = {name: make_plan(traffic_settings(scenario, name, len(library))) for name in counted}
+    plans = {name: run_plan(traffic_settings(scenario, name, len(library))) for name in counted}
     if "performance" in plans:
         plans["warmup"] = warmup_plan(scenario, len(library))
     return RunJob(

@@ -125,11 +125,12 @@ def test_the_plan_command_says_what_loadgen_sends(loadgen: Any, tmp_path: Path, 
     planned = json.loads(called.output)
     seeds = {"qsl_rng_seed": 11, "sample_index_rng_seed": 12, "schedule_rng_seed": 13}
     run = loadgen.run(case(scenario, **seeds))
-    assert planned["query_count"] == run.one("generated_query_count")
+    assert planned["generated_query_count"] == run.one("generated_query_count")
     assert planned["samples_per_query"] == run.one("generated_samples_per_query")
     assert planned["duration_ns"] == run.one("generated_query_duration")
     issued = [index for query in run.answer["queries"] for index in query]
     assert planned["sample_index"][: len(issued)] == issued
+    assert planned["query_count"] == planned["generated_query_count"]  # without a minimum duration
     assert len(issued) >= COUNTS[scenario]
     if scenario == "Server":
         first = run.scheduled_ns - run.scheduled_ns[0]

@@ -16,7 +16,7 @@ from fairmark.drive.run import execute
 from fairmark.drive.stop import StopSignal
 from fairmark.samples.library import load_library
 from fairmark.scenario.load import parse_scenario
-from fairmark.traffic.plan import make_plan
+from fairmark.traffic.plan import run_plan
 from fairmark.traffic.settings import traffic_settings
 from fairmark.traffic.warmup import warmup_plan
 from fairmark_sim import SimHttpSUT
@@ -87,7 +87,7 @@ class Bench:
         scenario = parse_scenario(text, source=str(self.tmp_path / "s.toml"), overrides=overrides)
         library = load_library(scenario.samples, scenario.generation, base=self.tmp_path)
         counted = {"submission": ("accuracy", "performance")}.get(mode, (mode,))
-        plans = {name: make_plan(traffic_settings(scenario, name, len(library))) for name in counted}
+        plans = {name: run_plan(traffic_settings(scenario, name, len(library))) for name in counted}
         if "performance" in plans:
             plans["warmup"] = warmup_plan(scenario, len(library))
         self.count += 1

@@ -15,10 +15,10 @@ from hypothesis import strategies as st
 from fairmark.errors import InputError
 from fairmark.scenario.load import parse_scenario
 from fairmark.scenario.model import Scenario, Seeds
-from fairmark.traffic.plan import Plan, make_plan, plan_sha256
+from fairmark.traffic.plan import Plan, make_plan, plan_sha256, run_plan
 from fairmark.traffic.recorded import read_arrivals
 from fairmark.traffic.seeds import derive_seed, effective_seeds
-from fairmark.traffic.settings import TrafficSettings, traffic_settings
+from fairmark.traffic.settings import DEFAULT_QPS, TrafficSettings, traffic_settings
 from fairmark.traffic.warmup import warmup_plan
 
 SEED = st.integers(0, 2**64 - 1)
@@ -76,6 +76,27 @@ def test_a_longer_plan_begins_with_the_shorter_one(s: TrafficSettings, more: int
     assert longer.sample_index[: len(plan.sample_index)].tolist() == plan.sample_index.tolist()
     assert longer.scheduled_ns[: plan.query_count].tolist() == plan.scheduled_ns.tolist()
     assert make_plan(s, at_least_queries=1).query_count == plan.query_count
+
+
+@given(traffic(), st.floats(0.01, 1e5))
+def test_a_run_has_loadgens_list_and_in_closed_loops_a_reserve(s: TrafficSettings, qps: float) -> None:
+    s = replace(s, target_qps=qps, min_duration_ns=min(s.min_duration_ns, 10**8))
+    plan, run = make_plan(s), run_plan(s)
+    assert run.sample_index[: len(plan.sample_index)].tolist() == plan.sample_index.tolist()
+    assert run.scheduled_ns[: plan.query_count].tolist() == plan.scheduled_ns.tolist()
+    generated = (plan.query_count, plan.generated_duration_ns)
+    assert (run.generated_query_count, run.generated_duration_ns) == generated
+    guessed = s.scenario not in ("Server", "Offline") and not s.covers_set
+    wanted = s.generation_ns / 1e9 * min(64 * qps, DEFAULT_QPS[s.scenario]) if guessed else 0
+    assert run.query_count >= wanted
+    if plan.query_count >= wanted:
+        assert plan_sha256(run) == plan_sha256(plan)
+
+
+def test_a_reserve_ends_at_a_million_samples() -> None:
+    s = replace(traffic_settings(scenario(), "performance", 50), scenario="MultiStream", target_qps=2.0)
+    hours = replace(s, min_duration_ns=10**13, samples_per_query=8)
+    assert hours.reserve_query_count == 2**20 // 8
 
 
 @given(traffic())

@@ -23,7 +23,7 @@ from fairmark.judge.rules import load_ruleset
 from fairmark.measure.measure import measure
 from fairmark.samples.library import load_library
 from fairmark.scenario.load import parse_scenario
-from fairmark.traffic.plan import make_plan
+from fairmark.traffic.plan import run_plan
 from fairmark.traffic.settings import traffic_settings
 from fairmark.traffic.warmup import warmup_plan
 
@@ -113,7 +113,7 @@ class Bench:
         library = load_library(scenario.samples, scenario.generation, base=self.folder)
         counted = {"submission": ("accuracy", "performance")}.get(mode, (mode,))
         plans = {
-            name: make_plan(traffic_settings(scenario, name, len(library), repetition=repetition))
+            name: run_plan(traffic_settings(scenario, name, len(library), repetition=repetition))
             for name in counted
         }
         if "performance" in plans:

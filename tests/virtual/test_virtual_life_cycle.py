@@ -141,11 +141,26 @@ def test_property_50_a_duration_limit_ends_the_run_at_the_first_issue_past_it(be
     assert issued.tolist() == planned[: len(issued)]
 
 
-@pytest.mark.parametrize(("min_queries", "issued"), [(1, 9), (9, 9), (10, 10)])
+def test_property_53_a_hint_that_was_too_low_does_not_end_the_run(bench) -> None:
+    """A hint of 50 ms and 200 ms to fill, against a SUT of 1 ms: LoadGen runs out of its 9 queries."""
+    ran = bench.run(
+        "SingleStream",
+        queue(service_ms=1.0),
+        "run.min_query_count=1",
+        "run.min_duration_s=0.2",
+        "settings.target_qps=20",
+    )
+    assert ran.outcome["stop_reason"] == "complete"
+    assert ran.column("issued_ns").tolist() == [n * MS for n in range(201)]
+    assert ran.record["plan"]["phases"][-1]["duration_ns"] == 9 * 50 * MS
+    assert len(ran.rows("performance")) < ran.record["plan"]["phases"][-1]["queries"] == 400
+
+
+@pytest.mark.parametrize(("min_queries", "issued"), [(1, 400), (400, 400), (401, 401)])
 def test_property_53_a_plan_that_runs_out_ends_the_run_and_says_so(
     bench, min_queries: int, issued: int
 ) -> None:
-    """A hint of 50 ms and 200 ms to fill, against an instant SUT: LoadGen 6.0 itself issued so many."""
+    """No reserve is enough for an instant SUT."""
     ran = bench.run(
         "SingleStream",
         queue(service_ms=0.0),

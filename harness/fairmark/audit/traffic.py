@@ -15,7 +15,7 @@ from fairmark.audit.subject import Subject
 from fairmark.bundle.run_folder import RECORD
 from fairmark.errors import InputError
 from fairmark.measure.arrow import ABSENT, int64s, kinds, select
-from fairmark.traffic.plan import Plan, make_plan, plan_sha256
+from fairmark.traffic.plan import Plan, plan_sha256, run_plan
 from fairmark.traffic.settings import traffic_settings
 from fairmark.traffic.warmup import warmup_plan
 
@@ -68,7 +68,7 @@ def _redrawn(subject: Subject, problems: Problems) -> dict[str, Plan] | None:
             if name == "warmup":
                 plans[name] = warmup_plan(scenario, rows, **drawn)
             else:
-                plans[name] = make_plan(traffic_settings(scenario, name, rows, **drawn))
+                plans[name] = run_plan(traffic_settings(scenario, name, rows, **drawn))
     except InputError as error:
         problems.error("audit.plan", RECORD, f"the plan cannot be drawn again: {error}", _RERUN)
         return None

@@ -26,7 +26,8 @@ Mode = Literal["performance", "accuracy"]
 def plan(scenario: str, overrides: tuple[str, ...], mode: Mode, repetition: int, as_json: bool) -> None:
     """Show which samples SCENARIO sends, and when.
 
-    With the same seeds, sample count and settings the plan is bit-identical to MLCommons LoadGen 6.0.
+    With the same seeds, sample count and settings the plan is bit-identical to MLCommons LoadGen 6.0. A
+    closed loop has a reserve beyond what LoadGen generates, in case the expected rate was too low.
     """
     from fairmark.study.prepare import prepare
 
@@ -43,6 +44,7 @@ def plan(scenario: str, overrides: tuple[str, ...], mode: Mode, repetition: int,
                 "plan_sha256": prepared.plan_sha256[mode],
                 "samples_per_query": samples_per_query,
                 "query_count": len(per_query),
+                "generated_query_count": traffic.generated_query_count,
                 "duration_ns": traffic.generated_duration_ns,
                 "sample_index": traffic.sample_index.tolist(),
                 "scheduled_ns": traffic.scheduled_ns.tolist(),
@@ -52,7 +54,9 @@ def plan(scenario: str, overrides: tuple[str, ...], mode: Mode, repetition: int,
     click.echo(f"{prepared.scenario.name} ({prepared.scenario.scenario}, {mode})")
     click.echo(f"  scenario {prepared.scenario.digest}")
     click.echo(f"  plan     {prepared.plan_sha256[mode]}")
-    click.echo(f"  {len(per_query)} queries of {samples_per_query} samples")
+    reserve = len(per_query) - traffic.generated_query_count
+    more = f", {reserve} of them beyond LoadGen's list" if reserve else ""
+    click.echo(f"  {len(per_query)} queries of {samples_per_query} samples{more}")
     click.echo(f"  duration {traffic.generated_duration_ns / 1e9:.3f} s")
     for query in range(min(5, len(per_query))):
         first = traffic.query_offsets[query]

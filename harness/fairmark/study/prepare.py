@@ -15,7 +15,7 @@ from fairmark.samples.references import load_references
 from fairmark.scenario.load import parse_scenario
 from fairmark.scenario.model import Scenario
 from fairmark.scenario.toml import read_scenario_file
-from fairmark.traffic.plan import Plan, make_plan, plan_sha256
+from fairmark.traffic.plan import Plan, plan_sha256, run_plan
 from fairmark.traffic.settings import Mode, traffic_settings
 from fairmark.traffic.warmup import warmup_plan
 
@@ -103,7 +103,7 @@ def _references(scenario: Scenario, base: Path) -> bytes | None:
 
 def _plans(scenario: Scenario, mode: RunMode, rows: int, repetition: int) -> dict[Phase, Plan]:
     plans: dict[Phase, Plan] = {
-        phase: make_plan(traffic_settings(scenario, phase, rows, repetition=repetition))
+        phase: run_plan(traffic_settings(scenario, phase, rows, repetition=repetition))
         for phase in _PHASES[mode]
     }
     warmup = warmup_plan(scenario, rows, repetition=repetition)

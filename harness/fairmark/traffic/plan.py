@@ -21,7 +21,7 @@ from fairmark.traffic.schedule import due_times, up_to_multiple
 from fairmark.traffic.settings import TrafficSettings
 from fairmark.traffic.shuffle import shuffle_epochs, shuffled, skip_epochs
 
-__all__ = ["Plan", "SampleSet", "arrival_gaps", "make_plan", "plan_sha256"]
+__all__ = ["Plan", "SampleSet", "arrival_gaps", "make_plan", "plan_sha256", "run_plan"]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -33,13 +33,16 @@ class SampleSet:
             ``samples_per_query - 1`` of them at the end.
         first_query, end_query: the half-open range of queries.
         samples_per_query: the same for every query of a set.
-        generated_duration_ns: LoadGen's ``generated_query_duration``: when the next query would have come.
+        generated_query_count, generated_duration_ns: LoadGen's ``generated_query_count`` and
+            ``generated_query_duration`` (when one query more would have come). A plan that was continued has
+            more queries than that.
     """
 
     samples: Int64Array
     first_query: int
     end_query: int
     samples_per_query: int
+    generated_query_count: int
     generated_duration_ns: int
 
 
@@ -75,6 +78,11 @@ class Plan:
         return np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(np.concatenate(sizes), dtype=np.int64)])
 
     @property
+    def generated_query_count(self) -> int:
+        """LoadGen's ``generated_query_count``, summed over the sets."""
+        return sum(s.generated_query_count for s in self.sets)
+
+    @property
     def generated_duration_ns(self) -> int:
         """LoadGen's ``generated_query_duration``, summed over the sets."""
         return sum(s.generated_duration_ns for s in self.sets)
@@ -104,13 +112,29 @@ def make_plan(settings: TrafficSettings, *, at_least_queries: int = 0) -> Plan:
     first_query = 0
     for loaded, distinct in _loadable_sets(settings):
         generation = _Generation(settings, loaded, distinct)
-        scheduled_ns, end_ns = generation.schedule(at_least_queries)
+        scheduled_ns, end_ns = generation.schedule()
+        generated = len(scheduled_ns)
+        if at_least_queries > generated:
+            scheduled_ns, _ = generation.schedule(at_least_queries)
         end_query = first_query + len(scheduled_ns)
-        sets.append(SampleSet(loaded, first_query, end_query, generation.samples_per_query, end_ns))
+        spq = generation.samples_per_query
+        sets.append(SampleSet(loaded, first_query, end_query, spq, generated, end_ns))
         orders.append(loaded[generation.positions(len(scheduled_ns))])
         schedules.append(scheduled_ns)
         first_query = end_query
     return Plan(settings, _joined(orders), _joined(schedules), tuple(sets))
+
+
+def run_plan(settings: TrafficSettings) -> Plan:
+    """Plan one phase of a run: LoadGen's traffic, and in closed loops more of the same.
+
+    There the list is as long as a guess makes it, and a faster system would use it up before the minimum
+    duration; see `TrafficSettings.reserve_query_count`.
+
+    Raises:
+        InputError: see `make_plan`.
+    """
+    return make_plan(settings, at_least_queries=settings.reserve_query_count)
 
 
 def plan_sha256(plan: Plan) -> str:
@@ -184,7 +208,7 @@ class _Generation:
         else:
             skip_epochs(words, self._loaded_count, epochs)
 
-    def schedule(self, at_least_queries: int) -> tuple[Int64Array, int]:
+    def schedule(self, at_least_queries: int = 0) -> tuple[Int64Array, int]:
         """When each query is due, in ns, and when one more would have been."""
         s = self._settings
         until_ns = 0 if s.covers_set else s.generation_ns

@@ -30,6 +30,11 @@ HIGHEST_QPS: Final = 1e9
 _MOST_SAMPLES: Final = 1 << 30
 """A plan of more samples, 16 bytes each, is a mistake in the settings."""
 
+_LOWEST_GUESS: Final = 64
+"""How many times too low the expected rate of a closed loop may be without cutting a run short."""
+_MOST_RESERVED: Final = 1 << 20
+"""Samples that are planned beyond LoadGen's; a run of days does not need them all."""
+
 _OFFLINE_SLACK: Final = 1.1
 _EQUAL_ISSUE_SLACK: Final = 2.0
 
@@ -108,6 +113,20 @@ class TrafficSettings:
         if self.scenario == "Offline":
             return 0
         return self.min_duration_ns if self.scenario == "Server" else 2 * self.min_duration_ns
+
+    @property
+    def reserve_query_count(self) -> int:
+        """How many queries a run's plan has at least, so that a low guess does not end it early.
+
+        LoadGen spaces the queries of a closed loop by the expected rate and ends with the last of them. The
+        plan goes on as if that rate were 64 times higher, yet no higher than LoadGen's default, and no
+        further than to 2^20 samples. 0 where the traffic does not rest on a guess.
+        """
+        if self.covers_set or self.scenario in ("Server", "Offline"):
+            return 0
+        rate = min(_LOWEST_GUESS * self.target_qps, DEFAULT_QPS[self.scenario])
+        reserve = math.ceil(self.generation_ns / 1e9 * rate)
+        return min(reserve, _MOST_RESERVED // self.effective_samples_per_query)
 
     def _queries_in_duration(self, slack: float) -> int:
         return int(slack * (self.min_duration_ns / 1e9) * self.target_qps)

@@ -45,7 +45,7 @@ def warmup_plan(
     queries = min(count, 1) if offline else count
     scheduled_ns, end_ns = _schedule(settings, queries)
     order = _passes(rows, queries * samples_per_query, settings)
-    used = SampleSet(rows, 0, queries, samples_per_query, end_ns)
+    used = SampleSet(rows, 0, queries, samples_per_query, queries, end_ns)
     return Plan(settings, order, scheduled_ns, (used,))
 
 
