@@ -28,7 +28,7 @@ from fairmark.sut.options import options_record, parse_options
 from fairmark.sut.plugins import identity, load_sut, shapes
 from fairmark.sut.sim import SimSUT
 
-__all__ = ["SutChoice", "choose_sut", "default_folder", "judge_run", "run_once"]
+__all__ = ["SutChoice", "choose_sut", "default_folder", "drive_once", "judge_run", "run_once"]
 
 RECORD = "run.json"
 
@@ -81,16 +81,35 @@ def run_once(
     calibration: Calibration = "cached",
     clock: Clock = "real",
 ) -> dict[str, Any]:
-    """Drive a prepared run against a SUT and judge it.
+    """Drive a prepared run against a SUT and judge it; see `drive_once`.
+
+    Returns:
+        The whole record, as written to ``run.json``.
+    """
+    drive_once(prepared, choice, out=out, stop=stop, progress=progress, calibration=calibration, clock=clock)
+    progress(Progress("judge"))
+    return judge_run(out, ruleset)
+
+
+def drive_once(
+    prepared: Prepared,
+    choice: SutChoice,
+    *,
+    out: Path,
+    stop: StopSignal,
+    progress: Callable[[Progress], None],
+    calibration: Calibration = "cached",
+    clock: Clock = "real",
+    workspace: Path | None = None,
+) -> None:
+    """Drive a prepared run against a SUT and leave its folder with sealed evidence.
 
     Args:
         out: the run folder; it must not hold a run yet.
         progress: called often while the run goes on.
         clock: simulated systems run on the virtual clock, all others on the real one. On that, servers are
             driven from here, and every other shape inside a worker process.
-
-    Returns:
-        The whole record, as written to ``run.json``.
+        workspace: the folder of the attempts ledger; None looks for it from the current folder upwards.
 
     Raises:
         InputError: the run cannot be made from what the user gave.
@@ -106,7 +125,7 @@ def run_once(
             f"the run folder cannot be made: {error.strerror}", source="--out", value=str(out)
         ) from error
     try:
-        job = _job(prepared, choice, out, clock, calibration)
+        job = _job(prepared, choice, out, clock, calibration, workspace or find_workspace(Path.cwd()))
         progress(Progress("open"))
         if isinstance(job, InProcessJob):
             execute_in_process(job, progress=progress, stop=stop)
@@ -118,8 +137,6 @@ def run_once(
                 execute(job, progress=progress, stop=stop)
     finally:
         _remove_if_empty(out)
-    progress(Progress("judge"))
-    return judge_run(out, ruleset)
 
 
 def judge_run(folder: Path, ruleset: Ruleset | None = None) -> dict[str, Any]:
@@ -147,7 +164,12 @@ def _open(sut: SUT) -> None:
 
 
 def _job(
-    prepared: Prepared, choice: SutChoice, out: Path, clock: Clock, calibration: Calibration
+    prepared: Prepared,
+    choice: SutChoice,
+    out: Path,
+    clock: Clock,
+    calibration: Calibration,
+    workspace: Path,
 ) -> RunJob | VirtualJob | InProcessJob:
     asked: dict[str, Any] = {
         "scenario": prepared.scenario,
@@ -162,7 +184,7 @@ def _job(
             "options": options_record(choice.options),
         },
         "out": out,
-        "workspace": find_workspace(Path.cwd()),
+        "workspace": workspace,
         "repetition": prepared.repetition,
     }
     logs = out / "evidence" / "logs"
