@@ -44,8 +44,8 @@ performance_sample_count = 100
 max_output_tokens = 16
 
 [warmup]
-queries = 8
-steady = false
+queries = {warmup}
+steady = {steady}
 
 [run]
 min_query_count = {queries}
@@ -59,17 +59,26 @@ tpot_ms = 8
 
 
 [settings]
-target_qps = 150
+{load}
+workers = {workers}
 """
 
 
-def _text(kind: str, queries: int) -> bytes:
-    return _SCENARIO.format(kind=kind, lower=kind.lower(), queries=queries).encode()
+def _text(kind: str, queries: int, workers: int, *, steady: bool) -> bytes:
+    return _SCENARIO.format(
+        kind=kind,
+        lower=kind.lower(),
+        queries=queries,
+        workers=workers,
+        load="concurrency = 4" if kind == "Concurrency" else "target_qps = 150",
+        warmup=32 if steady else 8,
+        steady=str(steady).lower(),
+    ).encode()
 
 
 @pytest.fixture(scope="session")
 def make_run(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MakeRun]:
-    """``make_run(kind, queries=…, mode=…, ruleset=…, **sim options)``: a run folder with its verdict."""
+    """``make_run(kind, queries=…, mode=…, ruleset=…, workers=…, steady=…, **sim options)``: a run folder with its verdict."""
     base = tmp_path_factory.mktemp("runs")
     suts: list[SimHttpSUT] = []
     questions = [f"What is {n} plus {n}? " + "Think it over. " * (n % 7) for n in range(120)]
@@ -82,13 +91,16 @@ def make_run(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MakeRun]:
         queries: int = 64,
         mode: str = "performance",
         ruleset: str = "fairmark-open-1",
+        workers: int = 1,
+        steady: bool = False,
         **options: Any,
     ) -> Path:
         sut = SimHttpSUT(SimHttpSUT.Options(**options))
         suts.append(sut)
         sut.open()
         out = base / f"run{len(suts)}"
-        execute(_job(_text(kind, queries), mode, sut, base, out), progress=lambda _: None, stop=StopSignal())
+        text = _text(kind, queries, workers, steady=steady)
+        execute(_job(text, mode, sut, base, out), progress=lambda _: None, stop=StopSignal())
         sut.close()
         _judge(out, ruleset)
         return out

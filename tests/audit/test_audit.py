@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 import random
 import shutil
 from collections.abc import Callable
@@ -20,13 +19,7 @@ from fairmark.bundle.seal import seal
 from fairmark.bundle.tree import walk
 from fairmark.errors import InputError
 from fairmark.evidence.closing import evidence_digests
-from fairmark.evidence.evidence import load_evidence
-from fairmark.evidence.journal import Journal
-from fairmark.evidence.json_file import write_json
-from fairmark.evidence.tables import read_table, table, write_table
-from fairmark.judge.judge import judge
-from fairmark.judge.rules import load_ruleset
-from fairmark.measure.measure import measure
+from tests.audit.forging import change_rows, edit, forge
 
 SYSTEM = {
     "schema": "fairmark/system/1",
@@ -54,40 +47,6 @@ def sealed(server_run: Path, offline_run: Path, tmp_path_factory: pytest.TempPat
 def bundle(sealed: Path, tmp_path: Path) -> Path:
     """A bundle of two runs that a test may change."""
     return Path(shutil.copytree(sealed, tmp_path / "bundle"))
-
-
-def edit(folder: Path, change: Callable[[dict[str, Any]], object]) -> None:
-    record = json.loads((folder / "run.json").read_text())
-    change(record)
-    write_json(folder / "run.json", record)
-
-
-def change_rows(folder: Path, name: str, change: Callable[[list[dict[str, Any]]], object]) -> None:
-    """Rewrite an evidence table."""
-    path = folder / "evidence" / f"{name}.parquet"
-    content = read_table(name, path)
-    rows = content.to_pylist()
-    change(rows)
-    write_table(table(name, {c: [row[c] for row in rows] for c in content.schema.names}), path)
-
-
-def forge(folder: Path, *, numbers: bool = True) -> None:
-    """Make journal, record, metrics and verdict fit the evidence: what a careful liar would do."""
-    record = json.loads((folder / "run.json").read_text())
-    journal = folder / "evidence" / "journal.jsonl"
-    entries = [json.loads(line) for line in journal.read_text().splitlines()]
-    journal.unlink()
-    digests = evidence_digests(folder / "evidence")
-    for entry in entries:
-        facts = {key: value for key, value in entry.items() if key not in ("event", "utc", "prev")}
-        if entry["event"] == "sealed":
-            facts = {"outcome": record["outcome"], "evidence": digests}
-        Journal(journal).append(entry["event"], **facts)
-    record["evidence"] = evidence_digests(folder / "evidence")
-    if numbers:
-        record["metrics"] = measure(load_evidence(folder / "evidence"), record)
-        record["verdict"] = judge(record, load_ruleset(record["verdict"]["ruleset"]))
-    write_json(folder / "run.json", record)
 
 
 def ids(report: AuditReport) -> set[tuple[str, str]]:
@@ -238,6 +197,9 @@ LIES: dict[str, tuple[str, Callable[[list[dict[str, Any]]], object], tuple[str, 
     "a later scheduled time": ("queries", bump("scheduled_ns"), ("audit.delivery", QUERIES)),
     "a query left out": ("queries", lambda rows: rows.pop(), ("audit.counts", "run.json")),
     "a query twice": ("queries", lambda rows: rows.append(rows[0]), ("audit.exactly-once", QUERIES)),
+    "an end before the last read": ("queries", bump("completed_ns", -1), ("audit.decoding", QUERIES)),
+    "an end after the response": ("queries", bump("completed_ns"), ("audit.decoding", QUERIES)),
+    "a query of another worker": ("queries", bump("worker"), ("audit.delivery", QUERIES)),
     "a query of nobody": ("queries", bump("seq", 10**6), ("audit.delivery", QUERIES)),
     "another phase": (
         "queries",
@@ -333,6 +295,14 @@ RECORD_LIES: dict[str, tuple[Callable[[dict[str, Any]], object], str]] = {
     "fewer requests": (lambda r: r["requests"].update(count=1), "audit.requests"),
     "a pin that is none": (lambda r: r["samples"].update(pinned_sha256="0" * 64), "audit.samples"),
     "another source": (lambda r: r["samples"].update(source="fairmark:gsm8k-test"), "audit.samples"),
+    "a longer plan": (lambda r: r["plan"]["phases"][-1].update(duration_ns=10**12), "audit.plan"),
+    "another claim of the system": (lambda r: r["sut"]["claims"].update(model="big"), "audit.facts"),
+    "other options": (lambda r: r["sut"]["options"].update(output_tokens=99), "audit.facts"),
+    "another plugin": (lambda r: r["sut"]["plugin"].update(module="acme"), "audit.facts"),
+    "another version": (lambda r: r["fairmark"].update(version="9.9"), "audit.facts"),
+    "another day": (lambda r: r.update(started_utc="2020-01-01T00:00:00Z"), "audit.facts"),
+    "another end": (lambda r: r.update(ended_utc="2020-01-01T00:00:00Z"), "audit.facts"),
+    "the first of many attempts": (lambda r: r.update(attempts=17), "audit.facts"),
     "a run that ended well": (lambda r: r["outcome"].update(detail="all fine"), "audit.journal"),
     "more completed": (lambda r: r["outcome"]["phases"][-1].update(completed=10**6), "audit.counts"),
 }
@@ -404,6 +374,7 @@ def test_a_record_that_is_none(run: Path) -> None:
 
 def test_a_plugin_dialect_is_said_and_not_redecoded(run: Path) -> None:
     edit(run, lambda record: record["sut"].update(dialect="acme-rpc"))
+    forge(run)
     report = audit(run)
     assert report.passed
     assert [(f.id, f.severity) for f in report.findings] == [("audit.plugin-dialect", "warning")]

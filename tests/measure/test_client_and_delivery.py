@@ -141,3 +141,16 @@ def test_distance_from_constant_gaps():
     assert distance_from(gaps, process="constant", cv=None, mean_ns=100e6) == 0.0
     gaps[:300] += 2e6
     assert distance_from(gaps, process="constant", cv=None, mean_ns=100e6) == 0.3
+
+
+def test_each_worker_of_a_closed_loop_works_through_its_own_share(evidence_of, facts_of, measured):
+    plan = [{"phase": "performance", "seq": i, "query": i, "sample_index": i} for i in range(12)]
+    facts = facts_of("Concurrency", settings="concurrency = 2\nworkers = 2")
+
+    def missing(*seqs):
+        rows = [query(100 * i, seq=i, sample_index=i, worker=i % 2) for i in seqs]
+        return measured(evidence_of(rows, plan=plan), facts)["delivery"]["missing"]
+
+    assert missing(0, 1, 2, 3, 5, 7, 9) == 0  # the second worker came further
+    assert missing(0, 1, 2, 5, 7) == 1  # it skipped its second query
+    assert missing(1, 3, 4) == 2

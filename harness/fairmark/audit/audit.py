@@ -10,6 +10,7 @@ from typing import Any
 from fairmark.audit.decoding import check_decoding, check_output_digests
 from fairmark.audit.identity import check_identity
 from fairmark.audit.numbers import check_numbers
+from fairmark.audit.outcome import check_outcome
 from fairmark.audit.problems import Problems
 from fairmark.audit.subject import load_subject, record_of
 from fairmark.audit.traffic import check_traffic
@@ -132,6 +133,7 @@ def _audit_run(folder: Path, record: dict[str, Any], problems: Problems) -> dict
         return None
     check_identity(subject, problems)
     check_traffic(subject, problems)
+    check_outcome(subject, problems)
     check_decoding(subject, problems)
     check_output_digests(subject, problems)
     return check_numbers(subject, problems)

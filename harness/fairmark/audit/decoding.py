@@ -16,6 +16,7 @@ from fairmark.evidence.decode import Answer, decode_answer, output_sha256
 from fairmark.evidence.store import OUTCOMES
 from fairmark.measure.arrow import int64s
 from fairmark.wire.dialects import DIALECTS, Dialect
+from fairmark.wire.http1 import deframe
 from fairmark.wire.response import Read
 
 __all__ = ["check_decoding", "check_output_digests"]
@@ -147,8 +148,9 @@ def _stored(subject: Subject) -> Iterator[tuple[int, _Stored]]:
     evidence = subject.evidence
     events: dict[int, list[tuple[Any, ...]]] = {}
     names = ("arrival_ns", "read", "kind", "n_tokens")
-    columns = [evidence.events[name].to_pylist() for name in names]
-    for seq, *event in zip(evidence.events["seq"].to_pylist(), *columns, strict=True):
+    table = evidence.all_events
+    columns = [table[name].to_pylist() for name in names]
+    for seq, *event in zip(table["seq"].to_pylist(), *columns, strict=True):
         events.setdefault(seq, []).append(tuple(event))
     outputs = {row["seq"]: row for row in evidence.outputs.to_pylist()}
     for batch in evidence.queries.to_batches():
@@ -162,6 +164,9 @@ def _mismatch(
     """The file and field in which ``stored`` differs from its bytes, or None."""
     if stored.row["failure"] is None and not reads:
         return _QUERIES, "it succeeded without a single read"
+    ended = _wrong_end(reads, stored.row)
+    if ended is not None:
+        return _QUERIES, ended
     failure = stored.row["failure"]
     ways = (failure,) if failure in _DRIVER_SAW else _WHEN_FAILED.get(failure, ("complete", "eof"))
     wrong: tuple[str, str] | None = None
@@ -174,6 +179,21 @@ def _mismatch(
             return None
         wrong = wrong or difference
     return wrong
+
+
+def _wrong_end(reads: Sequence[Read], row: Row) -> str | None:
+    """What is wrong with ``completed_ns``: a response that says where it ends is completed by its last read,
+    any other one no earlier than that.
+    """
+    completed_ns = row["completed_ns"]
+    if not reads or completed_ns is None:
+        return None
+    last_ns = reads[-1].arrival_ns
+    if completed_ns < last_ns:
+        return f"completed_ns is {completed_ns}, before the last read at {last_ns}"
+    if row["failure"] is None and completed_ns > last_ns and deframe(reads, closed=False).complete:
+        return f"completed_ns is {completed_ns}; the read that ended the response came at {last_ns}"
+    return None
 
 
 def _difference(answer: Answer, stored: _Stored) -> tuple[str, str] | None:
@@ -218,7 +238,7 @@ def _check_strays(subject: Subject, reads: Mapping[int, Any], problems: Problems
     known = int64s(evidence.queries, "seq")
     held = {
         _READS: np.array(list(reads), dtype=np.int64),
-        _EVENTS: int64s(evidence.events, "seq"),
+        _EVENTS: int64s(evidence.all_events, "seq"),
         _OUTPUTS: int64s(evidence.outputs, "seq"),
     }
     for file, seqs in held.items():

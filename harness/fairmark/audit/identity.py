@@ -11,6 +11,7 @@ from fairmark.audit.problems import Problems
 from fairmark.audit.subject import REFERENCES, Subject
 from fairmark.bundle.run_folder import JOURNAL, RECORD, SCENARIO
 from fairmark.errors import EvidenceError, InputError
+from fairmark.evidence.closing import facts_sha256
 from fairmark.evidence.journal import read_journal
 from fairmark.evidence.requests import requests_sha256
 from fairmark.measure.arrow import int64s
@@ -171,7 +172,7 @@ def _check_without_wire(subject: Subject, problems: Problems) -> None:
 
 
 def _check_journal(subject: Subject, problems: Problems) -> None:
-    """The chain holds, and its last line seals the evidence and the outcome that the record states."""
+    """The chain holds, and its last line seals the evidence, the outcome and the facts of the record."""
     try:
         entries = read_journal(subject.folder / JOURNAL)
     except EvidenceError as error:
@@ -187,3 +188,10 @@ def _check_journal(subject: Subject, problems: Problems) -> None:
         )
     if sealed.get("outcome") != subject.record["outcome"]:
         problems.error("audit.journal", JOURNAL, "it ends with another outcome than the record", _RERUN)
+    if sealed.get("facts_sha256") != facts_sha256(subject.record):
+        problems.error(
+            "audit.facts",
+            RECORD,
+            "what was asked, of whom, when or at which attempt is not what the journal sealed",
+            _RERUN,
+        )

@@ -15,6 +15,8 @@ from fairmark.audit.subject import Subject
 from fairmark.bundle.run_folder import RECORD
 from fairmark.errors import InputError
 from fairmark.measure.arrow import ABSENT, int64s, kinds, select
+from fairmark.measure.delivery import share_of
+from fairmark.measure.phase import of_phase
 from fairmark.traffic.plan import Plan, plan_sha256, run_plan
 from fairmark.traffic.settings import traffic_settings
 from fairmark.traffic.warmup import warmup_plan
@@ -82,6 +84,8 @@ def _check_record(
         plan = plans[phase["phase"]]
         _compare(problems, f"plan.{phase['phase']}.queries", phase["queries"], plan.query_count)
         _compare(problems, f"plan.{phase['phase']}.samples", phase["samples"], len(plan.sample_index))
+        planned_ns = plan.generated_duration_ns
+        _compare(problems, f"plan.{phase['phase']}.duration_ns", phase["duration_ns"], planned_ns)
         _compare(problems, f"plan.{phase['phase']}.sha256", phase.get("sha256"), plan_sha256(plan))
     if plans:
         last = list(plans.values())[-1]
@@ -180,8 +184,20 @@ def _check_delivery(subject: Subject, problems: Problems) -> None:
     _same("phase", np.array(queries["phase"].to_pylist(), dtype=object), phases, seq, problems)
     repetition = np.full(len(seq), subject.record["plan"]["repetition"])
     _same("repetition", int64s(queries, "repetition"), repetition, seq, problems)
+    _same("worker", int64s(queries, "worker"), _workers(subject)[seq], seq, problems)
     _check_times(subject, problems)
     _check_counts(subject, problems)
+
+
+def _workers(subject: Subject) -> Int64s:
+    """int64[planned samples]: the worker whose share each is."""
+    workers = subject.scenario.settings.workers
+    plan = subject.evidence.plan
+    shares = [
+        share_of(of_phase(plan, name), workers, by_sample=subject.scenario.scenario == "Offline")
+        for name in dict.fromkeys(plan["phase"].to_pylist())
+    ]
+    return np.concatenate([np.empty(0, np.int64), *shares])
 
 
 def _same(name: str, found: Any, expected: Any, seq: Int64s, problems: Problems) -> None:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from fairmark.errors import EvidenceError
 from fairmark.evidence.journal import Journal
@@ -18,13 +19,25 @@ from fairmark.evidence.outcome import outcome
 from fairmark.evidence.seal import Sealed, seal
 from fairmark.evidence.store import NO_SPACE
 
-__all__ = ["CLAIMS", "FACTS", "Closed", "close_run", "evidence_digests", "utc_now", "write_record"]
+__all__ = [
+    "CLAIMS",
+    "FACTS",
+    "Closed",
+    "close_run",
+    "evidence_digests",
+    "facts_sha256",
+    "utc_now",
+    "write_record",
+]
 
 FACTS = "facts.json"
 """Inside the live store: the facts of the record that are known before the run."""
 
 CLAIMS = "claims.json"
 """Inside the live store: what a system that a worker opened says of itself."""
+
+_NOT_FACTS: Final = frozenset({"outcome", "evidence", "metrics", "verdict"})
+"""Parts of the record that the journal seals on its own, and parts that are derived."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,11 +64,23 @@ def _digest(path: Path) -> dict[str, Any]:
         return {"sha256": hashlib.file_digest(file, "sha256").hexdigest(), "bytes": path.stat().st_size}
 
 
+def facts_sha256(record: Mapping[str, Any]) -> str:
+    """The digest of everything in ``record`` that was neither measured nor derived: what was asked, of whom,
+    when, at which attempt.
+
+    SHA-256 of it as JSON in ASCII with sorted keys and without spaces. Outcome and evidence digests are left
+    out, since the journal holds them literally; metrics and verdict, since they follow from the rest.
+    """
+    facts = {key: value for key, value in record.items() if key not in _NOT_FACTS}
+    text = json.dumps(facts, sort_keys=True, separators=(",", ":"), allow_nan=False)
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
 def close_run(folder: Path, *, detail: str | None, after: Mapping[str, Any] | None) -> Closed:
     """Close the run in ``folder`` and remove its live store.
 
-    The last line of the journal holds the digests of all other evidence files; the record holds the
-    journal's own as well.
+    The last line of the journal holds the digests of all other evidence files and of the record's facts; the
+    record holds the journal's own as well.
 
     Args:
         detail: more about why it ended, if there is more.
@@ -119,8 +144,10 @@ def write_record(
     write_json(evidence / "environment.json", {"before": before, "after": after})
     journal_file = evidence / "journal.jsonl"
     digests = {n: d for n, d in evidence_digests(evidence).items() if n != journal_file.name}
-    Journal(journal_file).append("sealed", outcome=dict(outcome), evidence=digests)
     record = {**facts, "outcome": dict(outcome), "ended_utc": utc_now()}
+    Journal(journal_file).append(
+        "sealed", facts_sha256=facts_sha256(record), outcome=dict(outcome), evidence=digests
+    )
     record["evidence"] = evidence_digests(evidence)
     write_json(folder / "run.json", record)
     return record

@@ -19,6 +19,7 @@ STOP_REASONS: Final = (
     "steady",
     "max_queries",
     "max_duration",
+    "max_outstanding",
     "plan_exhausted",
     "drain_timeout",
     "sut_failed",

@@ -11,7 +11,7 @@ from typing import Any
 import pyarrow as pa
 
 from fairmark.errors import EvidenceError
-from fairmark.evidence.tables import read_table
+from fairmark.evidence.tables import TableFile, open_table, read_table
 
 __all__ = ["Evidence", "load_evidence"]
 
@@ -20,12 +20,13 @@ __all__ = ["Evidence", "load_evidence"]
 class Evidence:
     """All evidence tables of a run (columns: `fairmark.evidence.columns`).
 
+    ``events``, of which there may be a hundred for each query, may be left on disk.
     ``workers`` is one mapping per worker: index, host, epoch_ns, offset_ns, offset_bound_ns, pacer,
     isolation, cores, ceiling figures. ``environment`` is the allow-listed host description.
     """
 
     queries: pa.Table
-    events: pa.Table
+    events: pa.Table | TableFile
     outputs: pa.Table
     samples: pa.Table
     plan: pa.Table
@@ -33,6 +34,13 @@ class Evidence:
     telemetry: pa.Table
     workers: Sequence[Mapping[str, Any]]
     environment: Mapping[str, Any]
+
+    @property
+    def all_events(self) -> pa.Table:
+        """The whole table ``events``, in memory."""
+        if isinstance(self.events, pa.Table):
+            return self.events
+        return read_table("events", self.events.path)
 
 
 def _json(path: Path) -> Any:
@@ -50,8 +58,11 @@ def load_evidence(folder: Path) -> Evidence:
     Raises:
         EvidenceError: a file is missing, damaged or does not keep the contract.
     """
-    names = ("queries", "events", "outputs", "samples", "plan", "health", "telemetry")
+    names = ("queries", "outputs", "samples", "plan", "health", "telemetry")
     tables = {name: read_table(name, folder / f"{name}.parquet") for name in names}
     return Evidence(
-        **tables, workers=_json(folder / "workers.json"), environment=_json(folder / "environment.json")
+        **tables,
+        events=open_table("events", folder / "events.parquet"),
+        workers=_json(folder / "workers.json"),
+        environment=_json(folder / "environment.json"),
     )

@@ -9,9 +9,10 @@ from fairmark.evidence.control import STOP_REASONS, Control
 from fairmark.evidence.live import LiveStore
 from fairmark.evidence.seal import Sealed, measured_epoch_ns
 
-__all__ = ["outcome"]
+__all__ = ["ENDS_OF_WARMUP", "outcome"]
 
-_ENDS_OF_WARMUP: Final = frozenset({"complete", "steady", "max_queries", "max_duration"})
+ENDS_OF_WARMUP: Final = frozenset({"complete", "steady", "max_queries", "max_duration"})
+"""Reasons for which a warm-up may end and the run go on."""
 
 
 def outcome(store: LiveStore, sealed: Sealed, detail: str | None) -> dict[str, Any]:
@@ -51,7 +52,7 @@ def _stop_reason(store: LiveStore, control: Control, reasons: Mapping[int, str])
     grave = [
         reason
         for n, reason in reasons.items()
-        if reason and not (store.phases[n].name == "warmup" and reason in _ENDS_OF_WARMUP)
+        if reason and not (store.phases[n].name == "warmup" and reason in ENDS_OF_WARMUP)
     ]
     worst = max([*early, *grave, "complete"], key=STOP_REASONS.index)
     return "worker_died" if unfinished and worst == "complete" else worst

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
@@ -12,7 +13,7 @@ import pyarrow.parquet as pq
 from fairmark.errors import EvidenceError
 from fairmark.evidence import columns
 
-__all__ = ["TABLES", "read_table", "schema", "table", "write_table"]
+__all__ = ["TABLES", "TableFile", "open_table", "read_table", "schema", "table", "write_table"]
 
 TABLES: Final[dict[str, dict[str, str]]] = {
     "queries": columns.QUERIES,
@@ -64,6 +65,47 @@ def write_table(content: pa.Table, path: Path) -> None:
     pq.write_table(content, path, compression="zstd", store_schema=True)
 
 
+@dataclass(frozen=True, slots=True)
+class TableFile:
+    """An evidence table on disk, for one that may be larger than memory; ``len`` is its number of rows."""
+
+    path: Path
+    rows: int
+
+    def __len__(self) -> int:
+        return self.rows
+
+    def parts(self, names: Sequence[str]) -> Iterator[pa.Table]:
+        """The columns ``names``, one row group after the other.
+
+        Raises:
+            EvidenceError: the file is damaged.
+        """
+        try:
+            with pq.ParquetFile(self.path) as file:
+                for number in range(file.num_row_groups):
+                    yield file.read_row_group(number, columns=list(names))
+        except (pa.ArrowException, OSError) as error:
+            raise _unreadable(self.path, error) from error
+
+
+def open_table(name: str, path: Path) -> TableFile:
+    """The table ``name``, to be read a part at a time; checked like `read_table`'s.
+
+    Raises:
+        EvidenceError: the file is missing, is not Parquet, or has other columns or types.
+    """
+    try:
+        with pq.ParquetFile(path) as file:
+            found, rows = file.schema_arrow, file.metadata.num_rows
+    except FileNotFoundError as error:
+        raise EvidenceError(f"{path}: missing; a run has this table") from error
+    except (pa.ArrowException, OSError) as error:
+        raise _unreadable(path, error) from error
+    _check_schema(name, found, path)
+    return TableFile(path, rows)
+
+
 def read_table(name: str, path: Path) -> pa.Table:
     """Read the table ``name`` and check that it keeps the contract.
 
@@ -75,11 +117,18 @@ def read_table(name: str, path: Path) -> pa.Table:
     except FileNotFoundError as error:
         raise EvidenceError(f"{path}: missing; a run has this table") from error
     except (pa.ArrowException, OSError) as error:
-        raise EvidenceError(f"{path}: not a readable Parquet file ({error})") from error
-    expected = schema(name)
-    if not content.schema.equals(expected):
+        raise _unreadable(path, error) from error
+    _check_schema(name, content.schema, path)
+    return content
+
+
+def _unreadable(path: Path, cause: Exception) -> EvidenceError:
+    return EvidenceError(f"{path}: not a readable Parquet file ({cause})")
+
+
+def _check_schema(name: str, found: pa.Schema, path: Path) -> None:
+    if not found.equals(schema(name)):
         raise EvidenceError(
             f"{path}: columns do not follow {columns.CONTRACT}: "
-            f"found {dict(zip(content.schema.names, map(str, content.schema.types), strict=True))}"
+            f"found {dict(zip(found.names, map(str, found.types), strict=True))}"
         )
-    return content

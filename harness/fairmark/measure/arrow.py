@@ -81,6 +81,8 @@ def _is_one_of(chunk: Any, wanted: tuple[str, ...]) -> Flags:
 
 def select(table: pa.Table, rows: Flags) -> pa.Table:
     """The rows that are marked."""
+    if rows.all():
+        return table
     return table.filter(pa.array(rows))
 
 

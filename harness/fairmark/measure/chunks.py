@@ -1,93 +1,178 @@
-"""The token-bearing events of a phase's successes, and the gaps between them."""
+"""The token-bearing events of a phase's successes: what is measured per response, and the gaps between them.
+
+There may be a hundred events for each query, so they are read a part at a time and summed up per sample;
+only the gaps are kept one by one, because percentiles are of exact values.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Final
+from collections.abc import Iterator
+from typing import Final, TypeAlias
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
+from fairmark.evidence.tables import TableFile
 from fairmark.measure.arrow import ABSENT, Flags, Int64s, int64s, kinds, present
 from fairmark.measure.phase import Phase
 
 __all__ = ["Chunks", "read_chunks"]
 
+Int32s: TypeAlias = npt.NDArray[np.int32]
+
 _TOKEN_KINDS: Final = ("content", "reasoning", "tool")
+_COLUMNS: Final = ("seq", "arrival_ns", "kind", "n_tokens")
+_UNTOLD: Final = -1
+"""Stands for a token count that the wire does not tell."""
 
 
-@dataclass(frozen=True, slots=True)
+class _UnorderedError(Exception):
+    """The events are not grouped by sample in plan order, or not in order of arrival."""
+
+
 class Chunks:
-    """One entry per token-bearing event, sorted by sample and then by arrival.
+    """Figures of each sample of a `Phase` (one entry per sample, `ABSENT` where there is none), and all gaps.
 
-    ``row`` is the position of the sample in the `Phase`; ``n_tokens`` is `ABSENT` where the wire does
-    not say. ``visible`` marks content; ``follows`` marks events that have a predecessor in the same response.
+    Attributes:
+        gaps: ns from each token-bearing event to the next one of the same response, in plan order.
+        gap_tokens: tokens of the event that each gap ends with, below 0 where the wire does not say; None
+            where each holds one.
+        first_visible: arrival of the first content event.
+        first_tokens: tokens in the first event.
+        longest_gap: ns.
+        token_sums: tokens over all events; `ABSENT` where any event does not say.
     """
 
-    row: Int64s
-    arrival: Int64s
-    n_tokens: Int64s
-    visible: Flags
-    follows: Flags
+    def __init__(self, samples: int, events: int) -> None:
+        """For ``samples`` and at most so many ``events``."""
+        self._count = self._gap_count = 0
+        self._gaps = np.empty(events, dtype=np.int64)
+        self._gap_tokens: Int32s | None = None
+        self._last_row, self._last_arrival = -1, 0
+        self._untold = np.zeros(samples, dtype=np.bool_)
+        self.first_visible = np.full(samples, ABSENT, dtype=np.int64)
+        self.first_tokens = np.full(samples, ABSENT, dtype=np.int64)
+        self.longest_gap = np.full(samples, ABSENT, dtype=np.int64)
+        self._sums = np.full(samples, ABSENT, dtype=np.int64)
 
     def __len__(self) -> int:
-        return len(self.row)
+        return self._count
 
+    @property
     def gaps(self) -> Int64s:
-        """Time from each token-bearing event to the next one of the same response."""
-        gaps: Int64s = np.diff(self.arrival, prepend=0)[self.follows]
-        return gaps
+        """See the class."""
+        return self._gaps[: self._gap_count]
 
-    def first_visible(self, samples: int) -> Int64s:
-        """Arrival of the first content event of each of ``samples`` rows, `ABSENT` where there is none."""
-        return _first(self.row[self.visible], self.arrival[self.visible], samples)
+    @property
+    def gap_tokens(self) -> Int32s | None:
+        """See the class."""
+        return None if self._gap_tokens is None else self._gap_tokens[: self._gap_count]
 
-    def first_tokens(self, samples: int) -> Int64s:
-        """Tokens in the first event of each of ``samples`` rows, `ABSENT` where unknown."""
-        return _first(self.row, self.n_tokens, samples)
+    @property
+    def token_sums(self) -> Int64s:
+        """See the class."""
+        return np.where(self._untold, ABSENT, self._sums)
 
-    def longest_gap(self) -> Int64s:
-        """The longest gap of each response that has at least two events, in plan order."""
-        gaps, rows = self.gaps(), self.row[self.follows]
-        if not len(gaps):
-            return gaps
-        starts = np.flatnonzero(np.diff(rows, prepend=-1))
-        longest: Int64s = np.maximum.reduceat(gaps, starts)
-        return longest
+    def add(self, row: Int64s, arrival: Int64s, n_tokens: Int64s, visible: Flags) -> None:
+        """Take the next events: their sample's position in the phase, stamp, tokens, and whether content.
 
-    def token_sums(self, samples: int) -> Int64s:
-        """Tokens over all events of each of ``samples`` rows; `ABSENT` where any event does not say."""
-        known = present(self.n_tokens)
-        sums = np.bincount(self.row[known], weights=self.n_tokens[known], minlength=samples).astype(np.int64)
-        events = np.bincount(self.row, minlength=samples)
-        told = np.bincount(self.row[known], minlength=samples)
-        return np.where((events > 0) & (told == events), sums, ABSENT)
+        Raises:
+            _UnorderedError: they do not go on in order.
+        """
+        if not len(row):
+            return
+        step, gap = np.empty_like(row), np.empty_like(arrival)
+        np.subtract(row[1:], row[:-1], out=step[1:])
+        np.subtract(arrival[1:], arrival[:-1], out=gap[1:])
+        step[0], gap[0] = row[0] - self._last_row, arrival[0] - self._last_arrival
+        follows = step == 0
+        gaps = gap[follows]
+        if int(step.min()) < 0 or (len(gaps) and int(gaps.min()) < 0):
+            raise _UnorderedError
+        begun = bool(follows[0])
+        starts = np.flatnonzero(~follows)
+        gap[starts] = ABSENT
+        self._sum_up(row, n_tokens, gap, np.concatenate([[0], starts]) if begun else starts, begun=begun)
+        if visible.all():
+            _put_first(self.first_visible, row[starts], arrival[starts])
+        else:
+            _put_first(self.first_visible, row[visible], arrival[visible])
+        self._keep_gaps(gaps, n_tokens[follows])
+        self._last_row, self._last_arrival = int(row[-1]), int(arrival[-1])
+        self._count += len(row)
+
+    def _sum_up(self, row: Int64s, n_tokens: Int64s, gap: Int64s, starts: Int64s, *, begun: bool) -> None:
+        """Per response, at ``starts``; ``begun``: the first one began in the part before."""
+        rows, told = row[starts], present(n_tokens)
+        fresh = starts[1:] if begun else starts
+        self.first_tokens[row[fresh]] = n_tokens[fresh]
+        self.longest_gap[rows] = np.maximum(self.longest_gap[rows], np.maximum.reduceat(gap, starts))
+        before = np.where(present(self._sums[rows]), self._sums[rows], 0)
+        if not told.all():
+            self._untold[rows] |= np.logical_or.reduceat(~told, starts)
+            n_tokens = np.where(told, n_tokens, 0)
+        self._sums[rows] = before + np.add.reduceat(n_tokens, starts)
+
+    def _keep_gaps(self, gaps: Int64s, tokens: Int64s) -> None:
+        end = self._gap_count + len(gaps)
+        self._gaps[self._gap_count : end] = gaps
+        if self._gap_tokens is None and (tokens != 1).any():
+            self._gap_tokens = np.ones(len(self._gaps), dtype=np.int32)
+        if self._gap_tokens is not None:
+            self._gap_tokens[self._gap_count : end] = np.maximum(tokens, _UNTOLD)
+        self._gap_count = end
 
 
-def _first(rows: Int64s, values: Int64s, samples: int) -> Int64s:
-    """The first of ``values`` for each of the ``rows``, which are sorted."""
-    found = np.full(samples, ABSENT, dtype=np.int64)
-    position = np.flatnonzero(np.diff(rows, prepend=-1))
-    found[rows[position]] = values[position]
-    return found
+def _put_first(first: Int64s, rows: Int64s, values: Int64s) -> None:
+    """Set ``first`` to the first of ``values`` for each of the ascending ``rows`` that has none yet."""
+    starts = np.flatnonzero(np.diff(rows, prepend=-1))
+    rows, values = rows[starts], values[starts]
+    fresh = ~present(first[rows])
+    first[rows[fresh]] = values[fresh]
 
 
-def read_chunks(events: pa.Table, phase: Phase) -> Chunks:
-    """The token-bearing events of the successes of ``phase``."""
-    row = _rows(int64s(events, "seq"), phase)
-    wanted = kinds(events, "kind", *_TOKEN_KINDS) & (row >= 0)
-    row, arrival = row[wanted], int64s(events, "arrival_ns")[wanted]
-    n_tokens, visible = int64s(events, "n_tokens")[wanted], kinds(events, "kind", "content")[wanted]
-    step = np.diff(row)
-    if not ((step > 0) | ((step == 0) & (np.diff(arrival) >= 0))).all():
+def read_chunks(events: pa.Table | TableFile, phase: Phase) -> Chunks:
+    """The token-bearing events of the successes of ``phase``.
+
+    Evidence groups events by sample, in plan order; tables in another order are sorted first, in memory.
+    """
+    chunks = Chunks(len(phase), len(events))
+    try:
+        for part in _parts(events):
+            chunks.add(*_chosen(part, phase))
+    except _UnorderedError:
+        whole = pa.concat_tables(_parts(events))
+        row, arrival, n_tokens, visible = _chosen(whole, phase)
         order = np.lexsort((arrival, row))
-        row, arrival, n_tokens, visible = row[order], arrival[order], n_tokens[order], visible[order]
-    return Chunks(row, arrival, n_tokens, visible, follows=np.diff(row, prepend=-1) == 0)
+        chunks = Chunks(len(phase), len(row))
+        chunks.add(row[order], arrival[order], n_tokens[order], visible[order])
+    return chunks
+
+
+def _parts(events: pa.Table | TableFile) -> Iterator[pa.Table]:
+    return iter([events]) if isinstance(events, pa.Table) else events.parts(_COLUMNS)
+
+
+def _chosen(part: pa.Table, phase: Phase) -> tuple[Int64s, Int64s, Int64s, Flags]:
+    row = _rows(int64s(part, "seq"), phase)
+    arrival, n_tokens = int64s(part, "arrival_ns"), int64s(part, "n_tokens")
+    visible = kinds(part, "kind", "content")
+    wanted = kinds(part, "kind", *_TOKEN_KINDS) & (row >= 0)
+    if wanted.all():
+        return row, arrival, n_tokens, visible
+    return row[wanted], arrival[wanted], n_tokens[wanted], visible[wanted]
 
 
 def _rows(seq: Int64s, phase: Phase) -> Int64s:
-    """Position in ``phase`` of the success that each event belongs to; -1 where there is none."""
-    if not len(phase):
+    """Position in ``phase`` of the success that each event belongs to; -1 where there is none.
+
+    Looked up once for each run of equal ``seq``.
+    """
+    if not len(phase) or not len(seq):
         return np.full(len(seq), -1, dtype=np.int64)
-    row = np.minimum(np.searchsorted(phase.seq, seq), len(phase) - 1)
-    return np.where((phase.seq[row] == seq) & phase.ok[row], row, -1)
+    starts = np.concatenate([[0], np.flatnonzero(seq[1:] != seq[:-1]) + 1])
+    own = seq[starts]
+    row = np.minimum(np.searchsorted(phase.seq, own), len(phase) - 1)
+    row = np.where((phase.seq[row] == own) & phase.ok[row], row, -1)
+    return np.repeat(row, np.diff(starts, append=len(seq)))

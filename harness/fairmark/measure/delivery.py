@@ -10,13 +10,13 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from fairmark.measure.arrow import Int64s, int64s, present
+from fairmark.measure.arrow import Flags, Int64s, int64s, present
 from fairmark.measure.distribution import summary
 from fairmark.measure.phase import Phase, of_phase
 from fairmark.measure.terms import Terms
 from fairmark.measure.undefined import group, undefined
 
-__all__ = ["MIN_GAPS", "delivery", "distance_from"]
+__all__ = ["MIN_GAPS", "delivery", "distance_from", "share_of"]
 
 MIN_GAPS: Final = 459
 """Below this many gaps a goodness-of-fit figure says nothing; only the lag is judged."""
@@ -25,9 +25,8 @@ MIN_GAPS: Final = 459
 def delivery(phase: Phase, terms: Terms, plan: pa.Table) -> dict[str, Any]:
     """Compare what was issued with the plan of the phase, by ``seq``.
 
-    Server, Offline and accuracy runs issue the whole plan. The other scenarios end on time and count, so
-    only a hole before the last issued sample is missing; with several workers each works through its own
-    share, so a hole is not one.
+    Server, Offline and accuracy runs issue the whole plan. The other scenarios end on time and count, each
+    worker on its own: there a sample is missing if a later one of the same worker's share was issued.
     """
     planned = of_phase(plan, phase.name).sort_by("seq")
     seq = int64s(planned, "seq")
@@ -41,7 +40,7 @@ def delivery(phase: Phase, terms: Terms, plan: pa.Table) -> dict[str, Any]:
     return {
         "planned": len(seq),
         "issued": len(phase),
-        "missing": _missing(seq, issued, phase, terms),
+        "missing": _missing(planned, issued, phase, terms),
         "duplicates": int((repeats - 1).sum()),
         "unplanned": int((~known).sum()),
         "wrong_sample": int((int64s(planned, "sample_index")[row] != phase.sample_index[first]).sum()),
@@ -57,13 +56,31 @@ def _off_the_common(shifts: Int64s) -> int:
     return len(shifts) - int(np.unique(shifts, return_counts=True)[1].max(initial=0))
 
 
-def _missing(seq: Int64s, issued: Int64s, phase: Phase, terms: Terms) -> int:
-    absent = seq[~np.isin(seq, issued)]
+def _missing(planned: pa.Table, issued: Int64s, phase: Phase, terms: Terms) -> int:
+    seq = int64s(planned, "seq")
+    absent = ~np.isin(seq, issued)
     if phase.name == "accuracy" or terms.kind in ("Server", "Offline"):
-        return len(absent)
-    if terms.workers > 1 or not len(issued):
-        return 0
-    return int((absent < issued[-1]).sum())
+        return int(absent.sum())
+    share = share_of(planned, terms.workers, by_sample=False)
+    return sum(_holes(absent[share == worker]) for worker in range(terms.workers))
+
+
+def _holes(absent: Flags) -> int:
+    """How many are absent before the last one that is there."""
+    there = np.flatnonzero(~absent)
+    return int(absent[: there[-1]].sum()) if len(there) else 0
+
+
+def share_of(planned: pa.Table, workers: int, *, by_sample: bool) -> Int64s:
+    """int64[samples]: the worker whose share of the phase each planned sample is.
+
+    Query i of a phase belongs to worker i mod ``workers``; in Offline, which has one query, sample i does.
+
+    Args:
+        planned: the rows of one phase of the table ``plan``, sorted by ``seq``.
+    """
+    unit = int64s(planned, "seq" if by_sample else "query")
+    return (unit - unit[:1]) % workers
 
 
 def _issue_lag(phase: Phase, terms: Terms) -> dict[str, Any]:

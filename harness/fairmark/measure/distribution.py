@@ -3,15 +3,28 @@
 from __future__ import annotations
 
 import math
-from typing import Any, Final
+from collections.abc import Sequence
+from typing import Any, Final, TypeAlias
 
 import numpy as np
+import numpy.typing as npt
 
 from fairmark.measure.arrow import Flags, Int64s, total
 from fairmark.measure.dependence import effective_size
 from fairmark.measure.undefined import undefined
 
-__all__ = ["PERCENTILES", "distribution", "interval", "lengths", "percentile", "summary"]
+__all__ = [
+    "PERCENTILES",
+    "at_ranks",
+    "distribution",
+    "interval",
+    "lengths",
+    "percentile",
+    "pooled",
+    "summary",
+]
+
+Int32s: TypeAlias = npt.NDArray[np.int32]
 
 PERCENTILES: Final[dict[str, float]] = {
     "p50": 50 * 0.01,
@@ -23,8 +36,75 @@ PERCENTILES: Final[dict[str, float]] = {
 """Reported percentiles as fractions, multiplied out as LoadGen does (99.9 becomes 0.9990000000000001)."""
 
 CONFIDENCE: Final = 0.95
+_POOLED: Final = "values pooled over events of one response are not independent queries"
 MIN_TAIL: Final = 10.0
 """An interval needs this many effective values beyond the percentile; with fewer it does not cover."""
+
+
+_FEW: Final = 1 << 20
+"""Up to so many values are sorted; of more, only those around the ranks that are asked for."""
+_BUCKETS: Final = 1 << 18
+
+
+def at_ranks(values: Int64s, ranks: Sequence[int], weights: Int32s | None = None) -> list[int]:
+    """The elements at ``ranks`` of ``values`` in ascending order, each counted ``weights`` times.
+
+    Many values are tallied in buckets of equal width first; then only the bucket of each rank is sorted, so
+    that this takes little memory beside them.
+    """
+    if len(values) <= _FEW:
+        return _at_ranks_sorted(values, ranks, weights)
+    lowest = int(values.min())
+    width = (int(values.max()) - lowest) // _BUCKETS + 1
+    starts = range(0, len(values), _FEW)
+    held = np.zeros(_BUCKETS, dtype=np.int64)
+    for start in starts:
+        own = None if weights is None else weights[start : start + _FEW]
+        bucket = (values[start : start + _FEW] - lowest) // width
+        held += np.bincount(bucket, own, minlength=_BUCKETS).astype(np.int64)
+    before = np.concatenate([[0], np.cumsum(held)])
+    found: dict[int, tuple[Int64s, Int32s | None]] = {}
+    elements = []
+    for rank in ranks:
+        bucket = int(np.searchsorted(before, rank, side="right")) - 1
+        if bucket not in found:
+            low = lowest + bucket * width
+            inside = [
+                np.flatnonzero((part >= low) & (part < low + width)) + start
+                for start in starts
+                for part in [values[start : start + _FEW]]
+            ]
+            chosen = np.concatenate(inside)
+            found[bucket] = values[chosen], None if weights is None else weights[chosen]
+        elements += _at_ranks_sorted(found[bucket][0], [rank - int(before[bucket])], found[bucket][1])
+    return elements
+
+
+def _at_ranks_sorted(values: Int64s, ranks: Sequence[int], weights: Int32s | None) -> list[int]:
+    if weights is None:
+        return [int(value) for value in np.sort(values)[list(ranks)]]
+    order = np.argsort(values)
+    places = np.searchsorted(np.cumsum(weights[order], dtype=np.int64), ranks, side="right")
+    return [int(value) for value in values[order][places]]
+
+
+def pooled(values: Int64s, weights: Int32s | None = None) -> dict[str, Any]:
+    """Describe at least one duration in ns, without intervals: values of one response are not independent.
+
+    Args:
+        weights: how often each counts; None is once.
+    """
+    n = len(values) if weights is None else int(weights.sum(dtype=np.int64))
+    points = at_ranks(values, [int(n * fraction) for fraction in PERCENTILES.values()], weights)
+    whole = total(values) if weights is None else total(values * weights)
+    return {
+        "n": n,
+        "min_ns": int(values.min()),
+        "mean_ns": whole // n,
+        **{f"{name}_ns": point for name, point in zip(PERCENTILES, points, strict=True)},
+        "max_ns": int(values.max()),
+        "intervals": dict.fromkeys(PERCENTILES, undefined(_POOLED)),
+    }
 
 
 def percentile(ordered: Int64s, fraction: float) -> int:
@@ -59,18 +139,12 @@ def interval(ordered: Int64s, fraction: float, n_eff: float) -> dict[str, Any]:
     }
 
 
-def distribution(values: Int64s, *, no_interval: str | None = None) -> dict[str, Any]:
-    """Describe at least one duration, in ns and in issue order, without `phase.ABSENT`.
-
-    Args:
-        no_interval: why there can be no interval, for values that are not one per query.
-    """
+def distribution(values: Int64s) -> dict[str, Any]:
+    """Describe at least one duration, in ns and in issue order, without `phase.ABSENT`."""
     ordered = np.sort(values)
     points = {name: percentile(ordered, fraction) for name, fraction in PERCENTILES.items()}
 
     def interval_of(name: str) -> dict[str, Any]:
-        if no_interval is not None:
-            return undefined(no_interval)
         fraction = PERCENTILES[name]
         if len(values) * (1 - fraction) < MIN_TAIL:
             return interval(ordered, fraction, float(len(values)))

@@ -8,7 +8,7 @@ import numpy as np
 
 from fairmark.measure.arrow import ABSENT, Flags, Int64s, present
 from fairmark.measure.chunks import Chunks
-from fairmark.measure.distribution import distribution
+from fairmark.measure.distribution import Int32s, distribution, pooled
 from fairmark.measure.phase import Phase, elapsed
 from fairmark.measure.undefined import undefined
 
@@ -25,7 +25,6 @@ _OF_TOKENS: Final = (
     "itl_ns",
     "max_gap_ns",
 )
-_POOLED: Final = "values pooled over events of one response are not independent queries"
 
 
 def query_latency(phase: Phase) -> tuple[Int64s, Int64s, Flags]:
@@ -44,11 +43,9 @@ def query_latency(phase: Phase) -> tuple[Int64s, Int64s, Flags]:
     return elapsed(phase.scheduled[order][starts], done), elapsed(sent, done), ok
 
 
-def _described(values: Int64s, missing: str, *, pooled: bool = False) -> dict[str, Any]:
+def _described(values: Int64s, missing: str) -> dict[str, Any]:
     kept = values[present(values)]
-    if not len(kept):
-        return undefined(missing)
-    return distribution(kept, no_interval=_POOLED if pooled else None)
+    return distribution(kept) if len(kept) else undefined(missing)
 
 
 def _two_origins(from_schedule: Int64s, from_send: Int64s, missing: str) -> dict[str, Any]:
@@ -60,8 +57,8 @@ def _two_origins(from_schedule: Int64s, from_send: Int64s, missing: str) -> dict
     return {"from_schedule": headline, "from_send": service}
 
 
-def _one_origin(values: Int64s, missing: str, *, pooled: bool = False) -> dict[str, Any]:
-    described = _described(values, missing, pooled=pooled)
+def _one_origin(values: Int64s, missing: str) -> dict[str, Any]:
+    described = _described(values, missing)
     return described if "undefined" in described else {"between_events": described}
 
 
@@ -87,9 +84,7 @@ def latency(phase: Phase, chunks: Chunks, *, generates_tokens: bool) -> dict[str
     return {
         **answered,
         "ttft_ns": until(phase.first_token, _why(phase, "no success has a first-token stamp: not streamed")),
-        "ttfo_ns": until(
-            chunks.first_visible(len(phase)), _why(phase, "no success has a content event with a stamp")
-        ),
+        "ttfo_ns": until(chunks.first_visible, _why(phase, "no success has a content event with a stamp")),
         "ntpot_ns": _ntpot(phase),
         "tpot_ns": _one_origin(
             phase.tpot(), _why(phase, "no success has a first token and at least 2 tokens")
@@ -118,7 +113,7 @@ def _ntpot(phase: Phase) -> dict[str, Any]:
 
 
 def _tpot_decode(phase: Phase, chunks: Chunks) -> dict[str, Any]:
-    first = chunks.first_tokens(len(phase))
+    first = chunks.first_tokens
     later = np.where(present(first) & present(phase.output_tokens), phase.output_tokens - first, 0)
     span = elapsed(phase.first_token, phase.last_token)
     usable = phase.ok & (later >= 1) & present(span)
@@ -128,19 +123,21 @@ def _tpot_decode(phase: Phase, chunks: Chunks) -> dict[str, Any]:
 
 def _gap_metrics(phase: Phase, chunks: Chunks) -> dict[str, Any]:
     missing = _why(phase, "no success has two token-bearing chunks")
-    gaps, tokens = chunks.gaps(), chunks.n_tokens[chunks.follows]
-    known = present(tokens) & (tokens >= 1)
-    if len(gaps) and not known.all():
-        itl = undefined("the wire does not say how many tokens each chunk holds")
-    else:
-        itl = _one_origin(
-            np.repeat(gaps // np.where(known, tokens, 1), np.where(known, tokens, 0)), missing, pooled=True
-        )
-    return {
-        "icl_ns": _one_origin(gaps, missing, pooled=True),
-        "itl_ns": itl,
-        "max_gap_ns": _one_origin(chunks.longest_gap(), missing),
-    }
+    gaps, tokens = chunks.gaps, chunks.gap_tokens
+    longest = _one_origin(chunks.longest_gap, missing)
+    if not len(gaps):
+        return {"icl_ns": undefined(missing), "itl_ns": undefined(missing), "max_gap_ns": longest}
+    icl = {"between_events": pooled(gaps)}
+    return {"icl_ns": icl, "itl_ns": _itl(gaps, tokens, icl), "max_gap_ns": longest}
+
+
+def _itl(gaps: Int64s, tokens: Int32s | None, icl: dict[str, Any]) -> dict[str, Any]:
+    """Each gap // tokens of the chunk it ends with, once per token."""
+    if tokens is None:
+        return icl
+    if int(tokens.min()) < 1:
+        return undefined("the wire does not say how many tokens each chunk holds")
+    return {"between_events": pooled(gaps // tokens, tokens)}
 
 
 def identity(phase: Phase) -> dict[str, Any]:

@@ -75,6 +75,6 @@ def _over_limit(outputs: Int64s, limit: int | None) -> int:
 
 def _mismatches(phase: Phase, chunks: Chunks) -> int:
     """Successes whose chunks all tell their token counts and do not add up to the output tokens."""
-    sums = chunks.token_sums(len(phase))
+    sums = chunks.token_sums
     both = phase.ok & present(sums) & present(phase.output_tokens)
     return int(np.count_nonzero(sums[both] != phase.output_tokens[both]))
