@@ -29,6 +29,11 @@ _COMMANDS: dict[str, tuple[str, str, str]] = {
     "bundle": ("bundle", "bundle", "Seal runs into a submission bundle."),
     "verify": ("check", "verify", "Check a bundle's files against its manifest."),
     "report": ("report", "report", "Print a table and write an HTML page for runs or a bundle."),
+    "rosetta": (
+        "rosetta",
+        "rosetta",
+        "Show what other tools would have printed for a run, and why they differ.",
+    ),
     "recover": ("recover", "recover", "Close the log of a run that was killed."),
     "samples": ("samples", "samples", "Show sample sources and their digests."),
     "sut": ("sut", "sut", "List and describe systems under test."),
