@@ -14,7 +14,7 @@ from tabulate import tabulate
 
 from benchmarks.result import Result
 
-NAMES = ("in_process", "http", "pacing", "decoding", "footprint", "peers")
+NAMES = ("in_process", "http", "pacing", "decoding", "footprint", "measure", "peers")
 """The modules, each with ``run(quick: bool) -> list[Result]``."""
 
 NOT_QUICK = frozenset({"peers"})

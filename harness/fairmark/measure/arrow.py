@@ -22,6 +22,7 @@ __all__ = [
     "select",
     "tally",
     "total",
+    "truths",
 ]
 
 Int64s: TypeAlias = npt.NDArray[np.int64]
@@ -61,6 +62,12 @@ def marked(table: pa.Table, name: str) -> Flags:
     """Where a column is not null."""
     valid: Flags = _compute.is_valid(table[name]).to_numpy()
     return valid
+
+
+def truths(table: pa.Table, name: str) -> Flags:
+    """Where a bool column is true; null is not."""
+    found: Flags = _compute.fill_null(table[name], False).to_numpy()
+    return found
 
 
 def kinds(table: pa.Table, name: str, *wanted: str) -> Flags:

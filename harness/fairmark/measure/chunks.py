@@ -93,11 +93,11 @@ class Chunks:
         begun = bool(follows[0])
         starts = np.flatnonzero(~follows)
         gap[starts] = ABSENT
-        self._sum_up(row, n_tokens, gap, np.concatenate([[0], starts]) if begun else starts, begun=begun)
-        if visible.all():
-            _put_first(self.first_visible, row[starts], arrival[starts])
-        else:
-            _put_first(self.first_visible, row[visible], arrival[visible])
+        if begun:
+            starts = np.concatenate([[0], starts])
+        self._sum_up(row, n_tokens, gap, starts, begun=begun)
+        shown = starts if visible.all() else visible
+        _put_first(self.first_visible, row[shown], arrival[shown])
         self._keep_gaps(gaps, n_tokens[follows])
         self._last_row, self._last_arrival = int(row[-1]), int(arrival[-1])
         self._count += len(row)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, Final, TypeAlias
 
 import numpy as np
@@ -53,34 +53,37 @@ def at_ranks(values: Int64s, ranks: Sequence[int], weights: Int32s | None = None
     that this takes little memory beside them.
     """
     if len(values) <= _FEW:
-        return _at_ranks_sorted(values, ranks, weights)
+        return _at_ranks_sorted(values, weights, ranks)
     lowest = int(values.min())
     width = (int(values.max()) - lowest) // _BUCKETS + 1
-    starts = range(0, len(values), _FEW)
     held = np.zeros(_BUCKETS, dtype=np.int64)
-    for start in starts:
-        own = None if weights is None else weights[start : start + _FEW]
-        bucket = (values[start : start + _FEW] - lowest) // width
-        held += np.bincount(bucket, own, minlength=_BUCKETS).astype(np.int64)
+    for part, own in _parts(values, weights):
+        held += np.bincount((part - lowest) // width, own, minlength=_BUCKETS).astype(np.int64)
     before = np.concatenate([[0], np.cumsum(held)])
-    found: dict[int, tuple[Int64s, Int32s | None]] = {}
-    elements = []
-    for rank in ranks:
-        bucket = int(np.searchsorted(before, rank, side="right")) - 1
-        if bucket not in found:
-            low = lowest + bucket * width
-            inside = [
-                np.flatnonzero((part >= low) & (part < low + width)) + start
-                for start in starts
-                for part in [values[start : start + _FEW]]
-            ]
-            chosen = np.concatenate(inside)
-            found[bucket] = values[chosen], None if weights is None else weights[chosen]
-        elements += _at_ranks_sorted(found[bucket][0], [rank - int(before[bucket])], found[bucket][1])
-    return elements
+    buckets = [int(n) - 1 for n in np.searchsorted(before, ranks, side="right")]
+    inside = {n: _between(values, weights, lowest + n * width, width) for n in set(buckets)}
+    return [
+        _at_ranks_sorted(*inside[n], [rank - int(before[n])])[0]
+        for n, rank in zip(buckets, ranks, strict=True)
+    ]
 
 
-def _at_ranks_sorted(values: Int64s, ranks: Sequence[int], weights: Int32s | None) -> list[int]:
+def _parts(values: Int64s, weights: Int32s | None) -> Iterator[tuple[Int64s, Int32s | None]]:
+    for start in range(0, len(values), _FEW):
+        here = slice(start, start + _FEW)
+        yield values[here], None if weights is None else weights[here]
+
+
+def _between(values: Int64s, weights: Int32s | None, low: int, width: int) -> tuple[Int64s, Int32s | None]:
+    """The values in [low, low + width), with their weights."""
+    chosen = [(part, own, (part >= low) & (part < low + width)) for part, own in _parts(values, weights)]
+    found = np.concatenate([part[marked] for part, _, marked in chosen])
+    if weights is None:
+        return found, None
+    return found, np.concatenate([own[marked] for _, own, marked in chosen if own is not None])
+
+
+def _at_ranks_sorted(values: Int64s, weights: Int32s | None, ranks: Sequence[int]) -> list[int]:
     if weights is None:
         return [int(value) for value in np.sort(values)[list(ranks)]]
     order = np.argsort(values)
