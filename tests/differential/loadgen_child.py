@@ -17,10 +17,20 @@ import mlperf_loadgen as lg
 
 
 class Sut:
-    """Answers every sample after the next delay of a cycle, on the issuing thread."""
+    """Answers every sample after the next delay of a cycle, on the issuing thread.
 
-    def __init__(self, delays_us: list[int], tokens: list[int] | None) -> None:
+    With ``hold`` it answers a query only when so many later ones have been issued, or all have. The first
+    sample of each series (one run of find-peak) takes the next delay of ``first_us`` longer.
+    """
+
+    def __init__(
+        self, delays_us: list[int], tokens: list[int] | None, hold: int = 0, first_us: list[int] | None = None
+    ) -> None:
         self.queries: list[list[int]] = []
+        self.series_began = [0]
+        self._hold = hold
+        self._held: list[Any] = []
+        self._first_us = first_us or []
         self.first_tokens: dict[int, tuple[int, int]] = {}
         self.tokens: dict[int, int] = {}
         self._delays = itertools.cycle(delays_us)
@@ -28,12 +38,25 @@ class Sut:
 
     def issue(self, samples: list[Any]) -> None:
         self.queries.append([s.index for s in samples])
+        if self._hold:
+            self._held += samples
+            while len(self._held) > self._hold:
+                self._answer(self._held.pop(0).id)
+            return
+        series = len(self.series_began) - 1
+        if len(self.queries) == self.series_began[-1] + 1 and series < len(self._first_us):
+            time.sleep(self._first_us[series] / 1e6)
         if self._counts is None and len(samples) > 64:
             self._answer_at_once(samples)
             return
         for sample in samples:
             self._wait(next(self._delays))
             self._answer(sample.id)
+
+    def flush(self) -> None:
+        self.series_began.append(len(self.queries))
+        while self._held:
+            self._answer(self._held.pop(0).id)
 
     @staticmethod
     def _wait(delay_us: int) -> None:
@@ -72,8 +95,8 @@ def run(case: dict[str, Any], folder: Path) -> dict[str, Any]:
     log.log_output = output
     log.enable_trace = True
     loaded: list[list[int]] = []
-    sut = Sut(case["delays_us"], case.get("tokens"))
-    handle = lg.ConstructSUT(sut.issue, lambda: None)
+    sut = Sut(case["delays_us"], case.get("tokens"), case.get("hold", 0), case.get("first_us"))
+    handle = lg.ConstructSUT(sut.issue, sut.flush)
     library = lg.ConstructQSL(
         case["total"], case["performance"], lambda samples: loaded.append(list(samples)), lambda _: None
     )

@@ -78,6 +78,15 @@ def test_property_50_limits_hold_for_open_loops_too() -> None:
     assert (len(drive(timed, MS)), timed.ended) == (4, "max_duration")
 
 
+def test_property_50_outstanding_queries_end_an_open_loop_when_more_than_the_limit() -> None:
+    due = [10 * MS * n for n in range(100)]
+    # Each takes 25 ms, so that at most three are in flight.
+    enough, short = (OpenLoop(due, Limits(max_outstanding=limit)) for limit in (3, 2))
+    assert (len(drive(enough, 25 * MS)), enough.ended) == (100, "complete")
+    # The third is issued, and then there are three: LoadGen tests after it has issued.
+    assert (len(drive(short, 25 * MS)), short.ended) == (3, "max_outstanding")
+
+
 def test_the_natural_end_is_tested_before_the_limits() -> None:
     policy = ClosedLoop(1000, 1, Limits(min_units=5, max_units=5))
     drive(policy, MS)

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from fairmark.errors import InputError
 from fairmark.mlperf.conf import Conf, builtin_conf, parse_conf, read_conf, resolve
-from fairmark.mlperf.scenario import scenario_tables
+from fairmark.mlperf.scenario import inexpressible, scenario_tables
 
 
 def conf(*lines: str) -> Conf:
@@ -160,6 +160,45 @@ def test_edge_scenarios_as_scenarios() -> None:
     offline = scenario_tables(resolve("bert", "Offline"))
     assert offline["constraints"] == {}
     assert offline["run"]["min_query_count"] == 10833
+
+
+@pytest.mark.parametrize(
+    ("scenario", "line", "field"),
+    [
+        ("Server", "*.Server.target_qps = nan", "server_target_qps"),
+        ("Server", "*.Server.target_qps = inf", "server_target_qps"),
+        ("Server", "*.Server.target_qps = 0", "server_target_qps"),
+        ("Server", "*.Server.target_qps = -3", "server_target_qps"),
+        ("Server", "*.Server.target_latency = 0", "server_target_latency_ns"),
+        ("Server", "*.Server.target_latency_percentile = 100", "server_target_latency_percentile"),
+        ("Server", "*.Server.target_latency_percentile = -1", "server_target_latency_percentile"),
+        ("Server", "*.*.min_query_count = 0", "min_query_count"),
+        ("Server", "*.*.min_query_count = -1", "min_query_count"),
+        ("Server", "*.*.min_duration = -1", "min_duration_ms"),
+        ("Server", "*.*.max_query_count = 99", "max_query_count"),
+        ("Server", "*.*.max_duration = 1", "max_duration_ms"),
+        ("SingleStream", "*.SingleStream.target_latency = 0", "single_stream_expected_latency_ns"),
+        ("SingleStream", "*.SingleStream.target_latency = nan", "single_stream_expected_latency_ns"),
+        ("MultiStream", "*.MultiStream.samples_per_query = 0", "multi_stream_samples_per_query"),
+        ("Offline", "*.Offline.target_qps = 1e300", "offline_expected_qps"),
+    ],
+)
+def test_impossible_values_are_refused_with_their_line(scenario: str, line: str, field: str) -> None:
+    with pytest.raises(InputError, match=rf"^user\.conf:2: {field}: is impossible"):
+        scenario_tables(resolve("m", scenario, user=conf("# mine", line)))
+
+
+def test_the_limit_on_outstanding_queries_is_servers_alone() -> None:
+    user = conf("*.Server.max_async_queries = 7")
+    assert scenario_tables(resolve("m", "Server", user=user))["run"]["max_outstanding_queries"] == 7
+    assert "max_outstanding_queries" not in scenario_tables(resolve("m", "Offline", user=user))["run"]
+
+
+def test_what_a_scenario_cannot_say_is_said() -> None:
+    user = conf("*.Server.coalesce_queries = 1", "*.*.mode = 3")
+    told = inexpressible(resolve("m", "Server", user=user))
+    assert [sentence.partition(" ")[0] for sentence in told] == ["user.conf:1:", "user.conf:2:"]
+    assert len(inexpressible(resolve("m", "SingleStream", user=user))) == 1
 
 
 def test_two_kinds_of_sampling() -> None:

@@ -16,7 +16,7 @@ from fairmark.errors import InputError
 from fairmark.scenario.load import parse_scenario
 from fairmark.scenario.model import Scenario, Seeds
 from fairmark.traffic.plan import Plan, make_plan, plan_sha256, run_plan
-from fairmark.traffic.recorded import read_arrivals
+from fairmark.traffic.recorded import arrivals_sha256, read_arrivals
 from fairmark.traffic.seeds import derive_seed, effective_seeds
 from fairmark.traffic.settings import DEFAULT_QPS, TrafficSettings, traffic_settings
 from fairmark.traffic.warmup import warmup_plan
@@ -208,9 +208,12 @@ def test_what_cannot_be_planned(rows: int, overrides: list[str], message: str) -
     assert refusal.value.source == "test.toml"
 
 
-def recorded(tmp_path: Path, text: str, *overrides: str) -> TrafficSettings:
-    (tmp_path / "arrivals.txt").write_text(text)
-    chosen = ("arrivals.process='trace'", "arrivals.trace='arrivals.txt'", *overrides)
+def recorded(tmp_path: Path, text: str, *overrides: str, sha256: str | None = None) -> TrafficSettings:
+    path = tmp_path / "arrivals.txt"
+    path.write_text(text)
+    pin = arrivals_sha256(read_arrivals(path)) if sha256 is None else sha256
+    chosen = ["arrivals.process='trace'", "arrivals.trace='arrivals.txt'", *overrides]
+    chosen += [f"arrivals.sha256='{pin}'"] if pin else []
     return traffic_settings(scenario(*chosen, source=str(tmp_path / "test.toml")), "performance", 50)
 
 
@@ -219,6 +222,34 @@ def test_recorded_arrivals(tmp_path: Path) -> None:
     assert make_plan(s).scheduled_ns.tolist() == [0, 500_000_000, 2_000_000_000]
     accuracy = make_plan(replace(s, mode="accuracy"))
     assert accuracy.scheduled_ns[:5].tolist() == [0, 5 * 10**8, 2 * 10**9, 3 * 10**9, 35 * 10**8]
+
+
+TWO_SECONDS_APART = hashlib.sha256(np.array([0, 2 * 10**9], "<i8").tobytes()).hexdigest()
+
+
+def test_a_recording_is_pinned_by_its_arrivals(tmp_path: Path) -> None:
+    """By their distances, so that comments and the first one's time do not matter."""
+    for text in ("5\n7\n", "# later\n1005\n1007.0\n"):
+        s = recorded(tmp_path, text, "run.min_query_count=2", sha256=TWO_SECONDS_APART)
+        assert s.recorded_ns == (0, 2 * 10**9)
+
+
+def test_another_recording_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"arrivals\.sha256: is not that of arrivals\.txt") as refusal:
+        recorded(tmp_path, "5\n8\n", sha256=TWO_SECONDS_APART)
+    assert refusal.value.value == TWO_SECONDS_APART
+
+
+def test_a_recording_without_a_pin_is_refused_with_the_one_it_needs(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"arrivals\.sha256: is missing") as refusal:
+        recorded(tmp_path, "5\n7\n", sha256="")
+    assert TWO_SECONDS_APART in str(refusal.value)
+
+
+def test_two_recordings_have_two_scenario_digests() -> None:
+    pins = [f"arrivals.sha256='{digit * 64}'" for digit in "ab"]
+    traced = ("arrivals.process='trace'", "arrivals.trace='arrivals.txt'")
+    assert len({scenario(*traced, pin).digest for pin in pins}) == 2
 
 
 def test_recorded_arrivals_that_end_too_soon(tmp_path: Path) -> None:

@@ -141,6 +141,22 @@ def test_property_50_a_duration_limit_ends_the_run_at_the_first_issue_past_it(be
     assert issued.tolist() == planned[: len(issued)]
 
 
+@pytest.mark.parametrize(("limit", "issued", "reason"), [(4, 5, "max_outstanding"), (5, 20, "complete")])
+def test_property_50_too_many_outstanding_queries_end_the_run(
+    bench, limit: int, issued: int, reason: str
+) -> None:
+    """Five are in flight at once: with the limit at 4, the fifth is issued and is the last."""
+    ran = bench.run(
+        "Server",
+        queue(service_ms=50.0),
+        f"run.max_outstanding_queries={limit}",
+        "arrivals.process=constant",
+        "settings.target_qps=100",
+    )
+    assert (len(ran.rows()), ran.outcome["stop_reason"]) == (issued, reason)
+    assert {row["failure"] for row in ran.rows()} == {None}
+
+
 def test_property_53_a_hint_that_was_too_low_does_not_end_the_run(bench) -> None:
     """A hint of 50 ms and 200 ms to fill, against a SUT of 1 ms: LoadGen runs out of its 9 queries."""
     ran = bench.run(

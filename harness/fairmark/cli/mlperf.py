@@ -78,23 +78,24 @@ def conf(file: Path | None, model: str, scenario: str, audit: Path | None, as_js
     Prints the tables of a scenario file that these settings decide, and where each value comes from.
     """
     from fairmark.mlperf.conf import read_conf, resolve
-    from fairmark.mlperf.scenario import scenario_tables
+    from fairmark.mlperf.scenario import inexpressible, scenario_tables
 
     user_conf = None if file is None else read_conf(file)
     audit_conf = None if audit is None else read_conf(audit)
     resolved = resolve(model, scenario, user=user_conf, audit=audit_conf)
     tables = scenario_tables(resolved)
+    remarks = [*resolved.remarks, *inexpressible(resolved)]
     if as_json:
         emit_json(
             {
                 "scenario": tables,
                 "values": dict(resolved.values),
                 "origin": dict(resolved.origin),
-                "remarks": list(resolved.remarks),
+                "remarks": remarks,
             }
         )
         return
-    for remark in resolved.remarks:
+    for remark in remarks:
         click.echo(f"# {remark}")
     for name, value in tables.items():
         if isinstance(value, dict):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Final
 
@@ -123,6 +123,4 @@ def _share_of(limits: Limits, worker: int, workers: int) -> Limits:
     def part(count: int | None) -> int | None:
         return None if count is None else share(count, worker, workers)
 
-    return Limits(
-        part(limits.min_units), limits.min_duration_ns, part(limits.max_units), limits.max_duration_ns
-    )
+    return replace(limits, min_units=part(limits.min_units), max_units=part(limits.max_units))

@@ -6,7 +6,8 @@ of an Offline query. Times are ns from the phase's epoch. A driver, real or virt
 flight then is drained.
 
 The stop rules are LoadGen's (issue_query_controller.cc, IssueQueriesInternal), tested after every issue, in
-this order: the natural end of closed loops, the query limit, the duration limit, the end of the plan.
+this order: too many outstanding, the natural end of closed loops, the query limit, the duration limit, the
+end of the plan.
 """
 
 from __future__ import annotations
@@ -38,12 +39,14 @@ class Limits:
         min_units, min_duration_ns: closed loops end naturally once both are reached. A plan that ends
             before is exhausted. ``min_units`` None: the plan itself is the target, and ends naturally.
         max_units, max_duration_ns: LoadGen's early ends; None is no limit.
+        max_outstanding: more units than so many in flight end an open loop early; closed ones have slots.
     """
 
     min_units: int | None = None
     min_duration_ns: int = 0
     max_units: int | None = None
     max_duration_ns: int | None = None
+    max_outstanding: int | None = None
 
     def end(self, issued: int, planned: int, now_ns: int) -> str | None:
         """The reason to issue nothing more after unit number ``issued`` went out at ``now_ns``, or None."""
@@ -57,6 +60,11 @@ class Limits:
         if issued >= planned:
             return "complete" if self.min_units is None else "plan_exhausted"
         return None
+
+    def overrun(self, outstanding: int) -> str | None:
+        """The reason to issue nothing more with so many units in flight, or None."""
+        over = self.max_outstanding is not None and outstanding > self.max_outstanding
+        return "max_outstanding" if over else None
 
 
 class Policy(Protocol):
@@ -82,7 +90,7 @@ class OpenLoop:
     def __init__(self, due_ns: Sequence[int], limits: Limits) -> None:
         self._due_ns = due_ns
         self._limits = limits
-        self._issued = 0
+        self._issued = self._completed = 0
         self.ended: str | None = None if len(due_ns) else "complete"
 
     def due_ns(self) -> int | None:
@@ -93,11 +101,13 @@ class OpenLoop:
         """Take the next unit."""
         unit = self._issued
         self._issued += 1
-        self.ended = self._limits.end(self._issued, len(self._due_ns), now_ns)
+        overrun = self._limits.overrun(self._issued - self._completed)
+        self.ended = overrun or self._limits.end(self._issued, len(self._due_ns), now_ns)
         return unit
 
     def completed(self, now_ns: int, service_ns: int) -> None:
-        """Completions do not change an open loop."""
+        """Completions do not change when an open loop issues, only how many are outstanding."""
+        self._completed += 1
 
 
 class ClosedLoop:

@@ -157,6 +157,7 @@ def _limits(job: Job, name: Phase, plan: Plan) -> Limits:
         min_duration_ns=plan.settings.min_duration_ns,
         max_units=None if scenario.scenario == "Offline" else scenario.run.max_query_count,
         max_duration_ns=None if longest_s is None else round(longest_s * 1e9),
+        max_outstanding=scenario.run.max_outstanding_queries,
     )
 
 

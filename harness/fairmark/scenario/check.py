@@ -60,8 +60,27 @@ def _check_arrivals(s: Scenario, refuse: Refuse) -> None:
         raise refuse("arrivals.cv", "goes with process = 'gamma', and only with it", s.arrivals.cv)
     if (process == "trace") != (s.arrivals.trace is not None):
         raise refuse("arrivals.trace", "goes with process = 'trace', and only with it", s.arrivals.trace)
+    if s.arrivals.sha256 is not None and process != "trace":
+        raise refuse("arrivals.sha256", "goes with process = 'trace', and only with it", s.arrivals.sha256)
+    _check_outstanding(s, refuse)
     if s.scenario in ("SingleStream", "MultiStream") and s.settings.workers > 1:
         raise refuse("settings.workers", f"{s.scenario} has one query in flight", s.settings.workers, "1")
+
+
+def _check_outstanding(s: Scenario, refuse: Refuse) -> None:
+    limit = s.run.max_outstanding_queries
+    if limit is None:
+        return
+    field = "run.max_outstanding_queries"
+    if s.scenario != "Server":
+        raise refuse(field, f"means nothing in the {s.scenario} scenario, which issues on completion", limit)
+    if s.settings.workers > 1:
+        raise refuse(
+            "settings.workers",
+            f"do not know of each other's queries, which {field} counts",
+            s.settings.workers,
+            "1",
+        )
 
 
 def _check_floors(s: Scenario, refuse: Refuse) -> None:

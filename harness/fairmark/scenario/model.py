@@ -82,6 +82,9 @@ class Arrivals:
     cv: float | None = None
     """Coefficient of variation of the gaps, for ``gamma``."""
     trace: str | None = None
+    """For ``trace``: a file of arrival times, relative to the scenario file."""
+    sha256: str | None = None
+    """For ``trace``: the digest of its arrivals (``traffic.recorded.arrivals_sha256``)."""
     think_time_s: float = 0.0
     """For Concurrency: pause between a completion and the next issue of the same user."""
 
@@ -120,6 +123,8 @@ class Run:
     min_query_count: int = 100
     max_duration_s: float | None = None
     max_query_count: int | None = None
+    max_outstanding_queries: int | None = None
+    """Server: more than so many in flight end the run (LoadGen's ``max_async_queries``)."""
     query_timeout_s: float = 600.0
     drain_timeout_s: float = 600.0
     samples_per_query: int = 8

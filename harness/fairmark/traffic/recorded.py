@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import hashlib
+from collections.abc import Sequence
 from pathlib import Path
+
+import numpy as np
 
 from fairmark.errors import InputError
 
-__all__ = ["read_arrivals"]
+__all__ = ["arrivals_sha256", "read_arrivals"]
 
 _LARGEST_S = 1e9
 
@@ -36,6 +40,14 @@ def read_arrivals(path: Path) -> tuple[int, ...]:
     if not arrivals:
         raise InputError("holds no arrival", source=path, accepted="one time a line, in seconds")
     return tuple(arrival - arrivals[0] for arrival in arrivals)
+
+
+def arrivals_sha256(arrivals_ns: Sequence[int]) -> str:
+    """The digest that pins a recording: SHA-256 of `read_arrivals` as little-endian int64.
+
+    It is of the arrivals as they are used: comments and the time of the first one do not change it.
+    """
+    return hashlib.sha256(np.array(arrivals_ns, dtype="<i8").tobytes()).hexdigest()
 
 
 def _time_ns(word: str, path: Path, line: int) -> int:

@@ -9,7 +9,7 @@ from typing import Final, Literal
 
 from fairmark.errors import InputError
 from fairmark.scenario.model import ArrivalProcess, SamplingKind, Scenario, ScenarioKind, Seeds
-from fairmark.traffic.recorded import read_arrivals
+from fairmark.traffic.recorded import arrivals_sha256, read_arrivals
 from fairmark.traffic.seeds import effective_seeds
 
 __all__ = ["DEFAULT_QPS", "HIGHEST_QPS", "LOWEST_QPS", "Mode", "TrafficSettings", "traffic_settings"]
@@ -167,7 +167,7 @@ def traffic_settings(
         same_index=run.same_index,
         process=arrivals.process,
         cv=arrivals.cv,
-        recorded_ns=None if arrivals.trace is None else read_arrivals(_beside(scenario, arrivals.trace)),
+        recorded_ns=None if arrivals.trace is None else _recorded_ns(scenario, arrivals.trace),
     )
     _check(settings, scenario.source)
     return settings
@@ -177,9 +177,22 @@ def _or_all(count: int | None, sample_count: int) -> int:
     return sample_count if count is None else count
 
 
-def _beside(scenario: Scenario, name: str) -> Path:
-    """A path in a scenario file is relative to that file."""
-    return Path(scenario.source).parent / name
+def _recorded_ns(scenario: Scenario, name: str) -> tuple[int, ...]:
+    """The pinned recording; its path is relative to the scenario file.
+
+    The scenario digest holds the recording's digest, so that two recordings cannot pass for one scenario.
+    """
+    arrivals_ns = read_arrivals(Path(scenario.source).parent / name)
+    digest, stated = arrivals_sha256(arrivals_ns), scenario.arrivals.sha256
+    if stated != digest:
+        raise InputError(
+            "is missing" if stated is None else f"is not that of {name}",
+            source=scenario.source,
+            field="arrivals.sha256",
+            value=stated,
+            accepted=f'"{digest}", the digest of the arrivals in {name}',
+        )
+    return arrivals_ns
 
 
 def _target_qps(scenario: Scenario) -> float:

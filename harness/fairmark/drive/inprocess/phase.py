@@ -112,15 +112,14 @@ class ThreadPhase(ThreadedPhase):
 
     def _turn(self) -> None:
         """Issue the next unit, or wait for what it depends on."""
-        while not self._ended.empty():
-            self._take(self._ended.get())
         policy = self._policy
-        if policy.ended is not None:
+        if self._collect():
             return
         due_ns = policy.due_ns()
         if due_ns is None:
             self._take(self._ended.get())
-        elif wait_until(self._epoch_ns + due_ns, self._stopped):
+        # What ended during the wait is no longer outstanding.
+        elif wait_until(self._epoch_ns + due_ns, self._stopped) and not self._collect():
             now = monotonic_ns()
             seqs = self._share.seqs(policy.issue(now - self._epoch_ns))
             if self._share.offsets is not None:
@@ -129,6 +128,12 @@ class ThreadPhase(ThreadedPhase):
             self._in_flight += len(seqs)
             self._issue(seqs, now)
             self._engine.hand(seqs)
+
+    def _collect(self) -> bool:
+        """Take what has ended; returns whether that ended the phase."""
+        while not self._ended.empty():
+            self._take(self._ended.get())
+        return self._policy.ended is not None
 
     def _take(self, seq: int) -> None:
         """A sample ended; a query of several ends with its last one."""
