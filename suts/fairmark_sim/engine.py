@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import orjson
 
-from fairmark_sim.answers import Answers, prompt_text
+from fairmark_sim.answers import Answers, prompt_text, until_stop
 from fairmark_sim.arrivals import Arrival, ArrivalLog
 from fairmark_sim.faults import FaultPlan
 from fairmark_sim.reply import Reply
@@ -62,6 +63,8 @@ class Engine:
                 return _json(200, {"object": "list", "data": [listed]})
             case "GET", "/health":
                 return _json(200, {"status": "ok"})
+            case "GET", "/metrics":
+                return self._metrics()
             case "GET", "/sim/stats":
                 return _json(200, self._stats())
             case "POST", "/v1/chat/completions" | "/v1/completions":
@@ -109,7 +112,7 @@ class Engine:
         if not body["messages" if chat else "prompt"]:
             raise ValueError("the prompt is empty")
         prompt = prompt_text(body)
-        tokens = self._parts.answers.tokens(prompt)
+        tokens = until_stop(self._parts.answers.tokens(prompt), body.get("stop"))
         limit = body.get("max_tokens", body.get("max_completion_tokens"))
         allowed = len(tokens) if limit is None else int(limit)
         return Reply(
@@ -133,6 +136,19 @@ class Engine:
             "connections_opened": self._connections_opened,
             "connections_open": len(self.connections),
         }
+
+    def _metrics(self) -> bytes:
+        """A page in Prometheus' text format, with the names that vLLM gives these gauges."""
+        waiting = self.slots.waiting
+        page = "".join(
+            f"# TYPE vllm:{name} gauge\nvllm:{name}{{model_name={json.dumps(self._parts.model)}}} {value}\n"
+            for name, value in (
+                ("num_requests_running", self._in_flight - waiting),
+                ("num_requests_waiting", waiting),
+            )
+        )
+        head = f"HTTP/1.1 200 OK\r\nContent-Type: text/plain; version=0.0.4\r\nContent-Length: {len(page)}"
+        return f"{head}\r\n\r\n{page}".encode()
 
 
 def _json(status: int, document: Any) -> bytes:

@@ -59,6 +59,11 @@ class Slots:
         self._waiting: deque[Callable[[], None]] = deque()
         self._handing_out = False
 
+    @property
+    def waiting(self) -> int:
+        """How many wait for a place."""
+        return len(self._waiting)
+
     def acquire(self, start: Callable[[], None]) -> None:
         """Call ``start`` as soon as a place is free; at once, when one is and nobody came before."""
         self._waiting.append(start)

@@ -193,7 +193,7 @@ def test_every_evidence_file_is_in_the_record_and_the_journal(bench: Any) -> Non
             "bytes": len(content),
         }
     journal = read_journal(evidence / "journal.jsonl")
-    assert [e["event"] for e in journal] == ["started", "phase", "phase", "driven", "sealed"]
+    assert [e["event"] for e in journal] == ["started", "phase", "phase", "driven", "telemetry", "sealed"]
     assert journal[0]["run_id"] == ran.record["run_id"]
     assert set(journal[-1]["evidence"]) == set(found) - {"journal.jsonl"}
 

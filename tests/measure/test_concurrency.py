@@ -49,15 +49,50 @@ def test_published_single_stream_run(case, make_phase):
     assert found["max_in_flight"] == 1
 
 
-def test_a_hidden_queue_shows_against_the_servers_gauges(evidence_of, facts_of, measured):
-    telemetry = [
-        {"source": "s", "t_ns": t * MS, "name": name, "value": value}
-        for t in (-10, 20, 80)  # the first lies before the window
-        for name, value in (("requests_running", 1.0 if t > 0 else 9.0), ("requests_waiting", 0.5))
+def gauges(source, t_ms, **values):
+    return [
+        {"source": source, "t_ns": t * MS, "name": f"requests_{name}", "value": value}
+        for t in t_ms
+        for name, value in values.items()
     ]
-    rows = [stamps(0, 100), stamps(0, 100)]
-    found = measured(evidence_of(rows, telemetry=telemetry), facts_of())["concurrency"]["server"]
-    assert found == {"mean_running": 1.0, "mean_waiting": 0.5, "gap": pytest.approx(0.25), "samples": 2}
+
+
+def served(evidence_of, facts_of, measured, rows, telemetry):
+    return measured(evidence_of(rows, telemetry=telemetry), facts_of())["concurrency"]["server"]
+
+
+def test_a_hidden_queue_shows_against_the_servers_gauges(evidence_of, facts_of, measured):
+    before_the_window = gauges("s", [-10], running=9.0, waiting=9.0)
+    telemetry = before_the_window + gauges("s", [20, 80], running=1.0, waiting=0.5)
+    found = served(evidence_of, facts_of, measured, [stamps(0, 100), stamps(0, 100)], telemetry)
+    assert found == {
+        "mean_running": 1.0,
+        "mean_waiting": 0.5,
+        "mean_in_flight": 2.0,
+        "gap": pytest.approx(0.25),
+        "samples": 2,
+        "reasons": {},
+    }
+
+
+def test_the_client_is_asked_at_the_same_instants_as_the_server(evidence_of, facts_of, measured):
+    # In flight are 2 for a tenth of the time and else 1; both looks fall into the tenth.
+    rows = [stamps(0, 100), stamps(40, 50)]
+    found = served(evidence_of, facts_of, measured, rows, gauges("s", [42, 48], running=2.0))
+    assert (found["mean_in_flight"], found["gap"]) == (2.0, 0.0)
+    assert (found["mean_waiting"], list(found["reasons"])) == (None, ["mean_waiting"])
+
+
+def test_servers_behind_several_endpoints_add_up(evidence_of, facts_of, measured):
+    telemetry = gauges("server-0", [20, 60], running=1.0) + gauges("server-1", [30], running=1.0)
+    found = served(evidence_of, facts_of, measured, [stamps(0, 100), stamps(0, 100)], telemetry)
+    assert (found["mean_running"], found["gap"], found["samples"]) == (2.0, 0.0, 3)
+
+
+def test_looks_at_an_idle_system_compare_nothing(evidence_of, facts_of, measured):
+    rows = [stamps(0, 10), stamps(90, 100)]
+    found = served(evidence_of, facts_of, measured, rows, gauges("s", [50], running=0.0))
+    assert "nothing was in flight" in found["undefined"]
 
 
 @given(st.lists(st.tuples(st.integers(0, 10**9), st.integers(0, 10**9)), min_size=1, max_size=50))

@@ -12,6 +12,7 @@ from fairmark.drive.crew import Crew
 from fairmark.drive.job import Job, Progress, Report, RunJob
 from fairmark.drive.prepare import make_folder, make_ready, prepare_store
 from fairmark.drive.stop import StopSignal
+from fairmark.drive.telemetry import Telemetry
 from fairmark.evidence.closing import FACTS, close_run
 from fairmark.evidence.columns import Phase
 from fairmark.evidence.environment import environment
@@ -45,7 +46,9 @@ def execute(job: RunJob, *, progress: Report, stop: StopSignal) -> Path:
             fcntl.flock(lock, fcntl.LOCK_EX)
             store = prepare_store(job, ready)
             crew = Crew(store, ready.heads, folder / "evidence" / "logs", lock.fileno())
-            detail = drive_phases(job, store, crew, progress, stop, flush=job.sut.flush)
+            with Telemetry(job.sut.endpoints(), folder / LIVE) as telemetry:
+                detail = drive_phases(job, store, crew, progress, stop, flush=job.sut.flush)
+            Journal(folder / "evidence" / "journal.jsonl").append("telemetry", servers=telemetry.summary)
             progress(Progress("seal"))
             try:
                 ending.close()

@@ -1,4 +1,4 @@
-"""The system's own gauges while a run goes on: one JSON line per look in the live store, until it is sealed."""
+"""The system's own gauges as they come in: one JSON line per look in the live store, until it is sealed."""
 
 from __future__ import annotations
 

@@ -19,6 +19,7 @@ import zstandard
 from fairmark.evidence.answers import AnswerColumns
 from fairmark.evidence.control import Control
 from fairmark.evidence.decode import decode_answer
+from fairmark.evidence.gauges import gauge_columns
 from fairmark.evidence.json_file import write_json
 from fairmark.evidence.live import LivePhase, LiveStore
 from fairmark.evidence.recorded import EVENTS
@@ -74,7 +75,7 @@ def seal(store: LiveStore, evidence: Path) -> Sealed:
         "outputs": answers.outputs,
         "plan": plan_columns(store.phases),
         "health": _health(logs, epoch_ns),
-        "telemetry": {},
+        "telemetry": gauge_columns(store.folder, epoch_ns),
         "reads": {} if recorded else _wire(logs, evidence / "wire", epoch_ns),
     }
     for name, data in tables.items():
@@ -97,6 +98,9 @@ def _issued(store: LiveStore) -> dict[str, Int64s]:
     columns["query"] = _joined(p.query_of + q for p, q in zip(phases, store.first_query, strict=True))
     columns["sample_index"] = _joined(p.sample_index for p in phases)
     columns["worker"] = _joined(p.worker_of(store.workers) for p in phases)
+    if store.dialect == EVENTS:
+        # Where nothing lies between the decision to send and the call, one stamp is taken.
+        columns["sent"] = np.where(columns["sent"] == 0, columns["issued"], columns["sent"])
     columns["due"] = _joined(_due(p.due_ns, p.query_of) for p in phases)
     issued = columns["issued"] != 0
     return {name: values[issued] for name, values in columns.items()}

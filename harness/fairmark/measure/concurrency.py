@@ -8,9 +8,9 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 
-from fairmark.measure.arrow import Int64s, between, floats, kinds, select, total
+from fairmark.measure.arrow import Int64s, between, floats, int64s, kinds, select, tally, total
 from fairmark.measure.phase import Phase
-from fairmark.measure.undefined import group, ratio, undefined
+from fairmark.measure.undefined import group, undefined
 
 __all__ = ["concurrency", "integrate_in_flight"]
 
@@ -59,21 +59,47 @@ def concurrency(phase: Phase, telemetry: pa.Table) -> dict[str, Any]:
             "mean_sojourn_ns": in_system / len(phase),
             "identity_residual": abs(area - in_system) / area,
             "naive_residual": None if naive is None else abs(length - naive) / length,
-            "server": _server(telemetry, start, end, length),
+            "server": _server(phase, telemetry, start, end),
         },
         {"naive_residual": "no sample succeeded"},
     )
 
 
-def _server(telemetry: pa.Table, start: int, end: int, length: float) -> dict[str, Any]:
-    """The server's own gauges in the window; a gap is a queue neither side counts, such as a proxy's."""
+def _server(phase: Phase, telemetry: pa.Table, start: int, end: int) -> dict[str, Any]:
+    """The server's own gauges in the window, against the samples in flight at the same instants.
+
+    A gap is a queue that neither side shows, such as a proxy's. Comparing instant by instant leaves no noise
+    of sampling in it, of which there is much: gauges are read once a second. Of several servers each counts
+    its own share, so their means add up.
+    """
     inside = between(telemetry, "t_ns", start, end)
-    running, waiting = (
-        floats(select(inside, kinds(inside, "name", name)), "value") for name in (RUNNING, WAITING)
-    )
-    if not len(running):
+    running = _mean_of_sources(inside, RUNNING)
+    if running is None:
         return undefined("the server's own gauges were not sampled in the window")
-    mean_running = math.fsum(running) / len(running)
-    mean_waiting = math.fsum(waiting) / len(waiting) if len(waiting) else None
-    gap = ratio(length - mean_running - (mean_waiting or 0.0), length)
-    return {"mean_running": mean_running, "mean_waiting": mean_waiting, "gap": gap, "samples": len(running)}
+    waiting = _mean_of_sources(inside, WAITING)
+    looks = int64s(select(inside, kinds(inside, "name", RUNNING)), "t_ns")
+    begun, ended = (np.searchsorted(np.sort(t), looks, side="right") for t in (phase.issued, phase.done))
+    length = math.fsum(begun - ended) / len(looks)
+    if not length:
+        return undefined("nothing was in flight when the server's own gauges were read")
+    return group(
+        {
+            "mean_running": running,
+            "mean_waiting": waiting,
+            "mean_in_flight": length,
+            "gap": (length - running - (waiting or 0.0)) / length,
+            "samples": len(looks),
+        },
+        {"mean_waiting": "the server has no gauge of waiting requests"},
+    )
+
+
+def _mean_of_sources(telemetry: pa.Table, name: str) -> float | None:
+    """The sum over all sources of the mean of a gauge; None if no source has it."""
+    wanted = select(telemetry, kinds(telemetry, "name", name))
+    means = [
+        math.fsum(values) / len(values)
+        for source in tally(wanted, "source")
+        if len(values := floats(select(wanted, kinds(wanted, "source", source)), "value"))
+    ]
+    return math.fsum(means) if means else None

@@ -1,0 +1,221 @@
+"""The server's own gauges beside a run: read from real pages, kept, and never in the way."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fairmark.drive import telemetry
+from fairmark.drive.telemetry import NAMES, Telemetry, read_gauges
+from fairmark.evidence.gauges import GaugeLog, gauge_columns
+from fairmark.evidence.journal import read_journal
+from fairmark.sut.api import Endpoint
+
+DATA = Path(__file__).parent / "data"
+BUSY = 'vllm:num_requests_running{model_name="a} b"} 3.0\n'
+
+
+@contextmanager
+def served(answer: Callable[[BaseHTTPRequestHandler, int], None]) -> Iterator[tuple[Endpoint, list[str]]]:
+    """A server whose n-th request (from 1) is answered by ``answer``, and the paths that it was asked for."""
+    asked: list[str] = []
+
+    class Handler(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def do_GET(self) -> None:
+            asked.append(self.path)
+            answer(self, len(asked))
+
+        def log_message(self, *_: Any) -> None:
+            pass
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+    thread.start()
+    try:
+        yield Endpoint("127.0.0.1", server.server_address[1], "/v1/completions"), asked
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
+
+
+def page(handler: BaseHTTPRequestHandler, body: str, status: int = 200) -> None:
+    handler.send_response(status)
+    handler.send_header("Content-Length", str(len(body)))
+    handler.end_headers()
+    handler.wfile.write(body.encode())
+
+
+def looks(endpoint: Endpoint, folder: Path) -> Telemetry:
+    return Telemetry([endpoint], folder)
+
+
+@pytest.fixture(autouse=True)
+def _often(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> None:
+    if "bench" not in request.fixturenames:
+        monkeypatch.setattr(telemetry, "_INTERVAL_S", 0.01)
+
+
+@pytest.mark.parametrize(
+    ("file", "expected"),
+    [
+        (
+            "metrics-vllm-0.32.0.txt",
+            {
+                "requests_running": 4.0,
+                "requests_waiting": 4.0,
+                "kv_cache_usage": 0.007547169811320753,
+                "preemptions": 0.0,
+                "input_tokens": 1.0,
+                "prefix_cache_hit_tokens": 1.0,
+                "output_tokens": 1.0,
+            },
+        ),
+        (
+            "metrics-llamacpp.txt",
+            {
+                "requests_running": 4.0,
+                "requests_waiting": 4.0,
+                "input_tokens": 1.0,
+                "prefix_cache_hit_tokens": 1.0,
+                "output_tokens": 1.0,
+            },
+        ),
+    ],
+)
+def test_pages_of_busy_servers(file: str, expected: dict[str, float]) -> None:
+    assert read_gauges((DATA / file).read_text()) == expected
+
+
+def test_engines_behind_one_page_add_up_but_for_cache_usage() -> None:
+    both = "".join(
+        f'vllm:{name}{{engine="{engine}"}} {value}\n'
+        for engine, value in enumerate((0.25, 0.5))
+        for name in ("num_requests_running", "kv_cache_usage_perc")
+    )
+    assert read_gauges(both) == {"requests_running": 0.75, "kv_cache_usage": 0.5}
+
+
+@given(st.text() | st.builds("{}{}".format, st.sampled_from([*NAMES]), st.text()))
+def test_no_page_breaks_the_reader(text: str) -> None:
+    assert set(read_gauges(text)) <= {ours for names in NAMES.values() for ours in names}
+
+
+@given(st.sampled_from([*NAMES]), st.text(), st.floats(allow_nan=False, allow_infinity=False))
+def test_a_figure_is_read_whatever_its_labels(name: str, label: str, value: float) -> None:
+    quoted = label.encode("unicode_escape").decode().replace('"', '\\"')
+    found = read_gauges(f'# TYPE {name} gauge\n{name}{{a="{quoted}"}} {value!r} 1700000000\n')
+    assert found == dict.fromkeys(NAMES[name], value)
+
+
+def test_figures_are_kept_with_their_source_and_time(tmp_path: Path) -> None:
+    with served(lambda handler, _: page(handler, BUSY)) as (endpoint, asked):
+        same_server = Endpoint(endpoint.host, endpoint.port, "/v1/chat/completions")
+        with Telemetry([endpoint, same_server], tmp_path) as looking:
+            while len(asked) < 3:
+                looking._ended.wait(0.01)
+    assert set(asked) == {"/metrics"}
+    (summary,) = looking.summary
+    kept = gauge_columns(tmp_path, 0)
+    assert summary["reads"] == len(kept["t_ns"]) >= 2
+    assert (summary["failures"], summary["detail"]) == (0, None)
+    assert set(zip(kept["source"], kept["name"], kept["value"], strict=True)) == {
+        ("server-0", "requests_running", 3.0)
+    }
+    assert kept["t_ns"] == sorted(kept["t_ns"])
+
+
+@pytest.mark.parametrize(
+    ("status", "body", "detail"),
+    [(404, "", "HTTP 404"), (200, "up 1\n", "no known figure at /metrics")],
+)
+def test_a_server_without_them_is_asked_once(tmp_path: Path, status: int, body: str, detail: str) -> None:
+    answer = partial(page, body=body, status=status)
+    with (
+        served(lambda handler, _: answer(handler)) as (endpoint, asked),
+        looks(endpoint, tmp_path) as looking,
+    ):
+        looking._thread.join()
+    assert asked == ["/metrics"]
+    assert (looking.summary[0]["reads"], looking.summary[0]["detail"]) == (0, detail)
+    assert gauge_columns(tmp_path, 0)["t_ns"] == []
+
+
+def test_a_server_that_fails_now_and_then_is_asked_again(tmp_path: Path) -> None:
+    def every_second(handler: BaseHTTPRequestHandler, number: int) -> None:
+        page(handler, BUSY if number % 2 else "busy", 200 if number % 2 else 503)
+
+    with served(every_second) as (endpoint, asked), looks(endpoint, tmp_path) as looking:
+        while len(asked) < 4:
+            looking._ended.wait(0.01)
+    (summary,) = looking.summary
+    assert summary["reads"] >= 2
+    assert summary["failures"] >= 1
+    assert summary["detail"] == "HTTP 503"
+
+
+def test_a_page_without_end_does_not_hold_up_the_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(telemetry, "_TIMEOUT_S", 0.2)
+    released = threading.Event()
+
+    def dribble(handler: BaseHTTPRequestHandler, _: int) -> None:
+        handler.send_response(200)
+        handler.send_header("Content-Length", "1000000")
+        handler.end_headers()
+        while not released.wait(0.05):
+            handler.wfile.write(b"#")
+
+    with served(dribble) as (endpoint, asked):
+        with looks(endpoint, tmp_path) as looking:
+            while not asked:
+                looking._ended.wait(0.01)
+        still_reading = looking._thread.is_alive()
+        released.set()
+        looking._thread.join()
+    assert still_reading
+    assert gauge_columns(tmp_path, 0)["t_ns"] == []
+
+
+def test_a_full_disk_ends_the_looking_and_keeps_what_there_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write = GaugeLog.append
+
+    def full(log: GaugeLog, source: str, t_ns: int, values: Any) -> None:
+        write(log, source, t_ns, values)
+        log._file.write(b'["server-0", 12')
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(GaugeLog, "append", full)
+    with (
+        served(lambda handler, _: page(handler, BUSY)) as (endpoint, _),
+        looks(endpoint, tmp_path) as looking,
+    ):
+        looking._thread.join()
+    assert "No space left" in str(looking.summary[0]["detail"])
+    assert gauge_columns(tmp_path, 0)["value"] == [3.0]
+
+
+def test_a_run_keeps_the_queue_of_its_server(bench: Any) -> None:
+    sut = bench.sut(ttft_ms=100, servers=2)
+    ran = bench.run("Offline", sut, "run.min_query_count=48")
+    rows = ran.rows("telemetry")
+    running = [row["value"] for row in rows if row["name"] == "requests_running"]
+    waiting = [row["value"] for row in rows if row["name"] == "requests_waiting"]
+    assert max(running) == 2
+    assert max(waiting) > 2
+    (entry,) = (
+        e for e in read_journal(ran.folder / "evidence" / "journal.jsonl") if e["event"] == "telemetry"
+    )
+    assert entry["servers"] == [{"source": "server-0", "reads": len(running), "failures": 0, "detail": None}]
