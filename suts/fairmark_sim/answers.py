@@ -5,12 +5,12 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-__all__ = ["Answers", "prompt_text", "read_answers"]
+__all__ = ["Answers", "prompt_text", "read_answers", "until_stop"]
 
 # Words of one to four bytes a character, so that cutting a stream anywhere cuts inside characters too.
 _WORDS = ("the", "so", "é", "naïve", "12", "中文", "é́", "🚀", "is", "x", "then", "=", "Ω", "left", "of", "añ")
@@ -47,6 +47,22 @@ class Answers:
         digest = hashlib.shake_128(prompt.encode("utf-8", "surrogatepass")).digest(self.n_tokens)
         words = [" " + _WORDS[byte % len(_WORDS)] for byte in digest]
         return [words[0][1:], *words[1:]] if words else []
+
+
+def until_stop(tokens: list[str], stop: str | Sequence[str] | None) -> list[str]:
+    """``tokens`` up to the first stop sequence, which is left out; the token that it begins in is cut."""
+    text = "".join(tokens)
+    ends = [text.find(s) for s in ([stop] if isinstance(stop, str) else stop or ()) if s and s in text]
+    if not ends:
+        return tokens
+    kept: list[str] = []
+    left = min(ends)
+    for token in tokens:
+        if left <= 0:
+            break
+        kept.append(token[:left])
+        left -= len(token)
+    return kept
 
 
 def read_answers(path: Path) -> dict[str, str]:

@@ -36,7 +36,7 @@ _COMMANDS: dict[str, tuple[str, str, str]] = {
     ),
     "recover": ("recover", "recover", "Close the log of a run that was killed."),
     "samples": ("samples", "samples", "Show sample sources and their digests."),
-    "sut": ("sut", "sut", "List and describe systems under test."),
+    "sut": ("sut", "sut", "List, describe, check and begin systems under test."),
     "mlperf": ("mlperf", "mlperf", "Read MLPerf result folders and LoadGen configuration files."),
 }
 

@@ -1,4 +1,4 @@
-"""``fairmark sut``: which systems under test there are, and what they take."""
+"""``fairmark sut``: which systems under test there are, what they take, and whether they keep the rules."""
 
 from __future__ import annotations
 
@@ -6,12 +6,20 @@ import click
 
 from fairmark.cli.output import emit_json, json_option
 
+_WORDS = {
+    "pass": "pass",
+    "fail": "FAIL",
+    "not_applicable": "not applicable",
+    "not_evaluable": "NOT EVALUABLE",
+}
+_PATIENCE_S = 60.0
+
 __all__ = ["sut"]
 
 
 @click.group(epilog="Example: fairmark sut describe llamacpp")
 def sut() -> None:
-    """List and describe systems under test."""
+    """List, describe, check and begin systems under test."""
 
 
 @sut.command("list", epilog="Example: fairmark sut list --json")
@@ -66,3 +74,71 @@ def describe(name: str, plugins: tuple[str, ...], as_json: bool) -> None:
     for option in options:
         default = "required" if option.required else f"default {option.default!r}"
         click.echo(f"    {option.name} ({option.type}; {default})\n        {option.help}")
+
+
+@sut.command(epilog="Example: fairmark sut check http -o base_url=http://localhost:8000")
+@click.argument("name")
+@click.option(
+    "-o", "options", multiple=True, metavar="NAME=VALUE", help="An option of the system under test."
+)
+@click.option(
+    "-p", "--plugin", "plugins", multiple=True, metavar="MODULE|FILE.py", help="Load this plugin too."
+)
+@click.option("--only", multiple=True, metavar="ID", help="Make this check only. May be repeated.")
+@click.option(
+    "--patience-s",
+    type=float,
+    default=_PATIENCE_S,
+    show_default=True,
+    help="How long a query may take. What takes longer counts as hung.",
+)
+@json_option
+def check(
+    name: str,
+    options: tuple[str, ...],
+    plugins: tuple[str, ...],
+    only: tuple[str, ...],
+    patience_s: float,
+    as_json: bool,
+) -> int:
+    """Run the plugin conformance kit on the system NAME.
+
+    It opens the system a few times, asks short questions through the real driver, and looks at what came
+    back. Nothing is kept. Exit code 1 if a check fails; a check that could not be made is no pass, and is
+    listed as such.
+    """
+    import dataclasses
+    from collections import Counter
+
+    from fairmark.conformance.kit import check_sut
+    from fairmark.study.run import choose_sut
+    from fairmark.sut.options import options_record
+    from fairmark.sut.plugins import identity, shapes
+
+    choice = choose_sut(name, options, plugins)
+    results = []
+
+    def say(text: str) -> None:
+        click.echo(f"{name}: {text}", err=True)
+
+    for result in check_sut(choice, only=only, patience_s=patience_s, say=say):
+        results.append(result)
+        if not as_json:
+            click.echo(f"{_WORDS[result.outcome]:<15} {result.id:<19} {result.found}")
+            if result.outcome == "fail":
+                click.echo(f"{'':<35} guards against: {result.guards}\n{'':<35} fix: {result.fix}")
+    counts = dict.fromkeys(_WORDS, 0) | Counter(result.outcome for result in results)
+    if as_json:
+        emit_json(
+            {
+                "sut": name,
+                "plugin": identity(choice.cls),
+                "shapes": shapes(choice.cls),
+                "options": options_record(choice.options),
+                "counts": counts,
+                "checks": [dataclasses.asdict(result) for result in results],
+            }
+        )
+    else:
+        click.echo(", ".join(f"{number} {_WORDS[outcome].lower()}" for outcome, number in counts.items()))
+    return 1 if counts["fail"] else 0

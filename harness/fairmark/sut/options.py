@@ -23,7 +23,7 @@ from fairmark.errors import InputError
 
 _BOOLEANS = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}
 
-__all__ = ["Option", "describe_options", "options_record", "parse_options"]
+__all__ = ["Option", "describe_options", "options_record", "parse_options", "unreadable_options"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +50,13 @@ def describe_options(cls: type[Any]) -> list[Option]:
         )
         for field in dataclasses.fields(cls)
     ]
+
+
+def unreadable_options(cls: type[Any]) -> dict[str, str]:
+    """The options whose type cannot be given as ``-o name=value``, with that type."""
+    hints = {n: _strip(h) for n, h in typing.get_type_hints(cls, include_extras=True).items()}
+    fields = (field.name for field in dataclasses.fields(cls))
+    return {n: _spell(hints[n]) for n in fields if not all(map(_readable, _alternatives(hints[n])))}
 
 
 def parse_options(cls: type[Any], assignments: Sequence[str], *, sut: str) -> Any:
@@ -130,6 +137,15 @@ def _spell(hint: Any) -> str:
         return str(getattr(kind, "__name__", kind))
 
     return " | ".join(one(kind) for kind in _alternatives(hint))
+
+
+def _readable(kind: Any) -> bool:
+    """Whether `_parse_one` knows ``kind``."""
+    origin = get_origin(kind)
+    if origin is tuple:
+        return _readable(get_args(kind)[0])
+    is_mapping = isinstance(origin or kind, type) and issubclass(origin or kind, Mapping)
+    return origin is Literal or is_mapping or kind in (bool, int, float, str, Path)
 
 
 def _parse(text: str, hint: Any, name: str) -> Any:
