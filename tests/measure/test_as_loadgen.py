@@ -48,6 +48,23 @@ def test_single_stream_counts_from_the_issue(evidence_of, facts_of, measured):
     assert found["result_min_latency_ns"] == 108 * MS
 
 
+def test_single_stream_with_equal_issue_has_loadgens_higher_minimum(evidence_of, facts_of, measured):
+    """Property 17's numbers: 200 queries are expected, which rounds up to four sets of 64."""
+    facts = facts_of("SingleStream", settings="target_qps = 1000")
+    facts["scenario"]["run"] |= {"min_query_count": 70, "min_duration_s": 0.1, "sampling": "equal"}
+    facts["scenario"]["samples"]["performance_sample_count"] = 64
+    for queries, met in ((255, False), (256, True)):
+        found = measured(evidence_of(rows(queries, scheduled_ns=None)), facts)["loadgen"]
+        assert found["result_min_queries_met"] is met
+
+
+def test_single_stream_with_equal_issue_needs_the_size_of_its_set(evidence_of, facts_of, measured):
+    facts = facts_of("SingleStream")
+    facts["scenario"]["run"]["sampling"] = "equal"
+    found = measured(evidence_of(rows(4, scheduled_ns=None)), facts)["loadgen"]
+    assert found["undefined"].startswith("the minimum of queries follows from the size")
+
+
 def test_offline_takes_all_samples_as_one_query(evidence_of, facts_of, measured):
     queries = [{**row, "query": 0, "scheduled_ns": 0} for row in rows(10)]
     found = measured(evidence_of(queries), facts_of("Offline"))["loadgen"]

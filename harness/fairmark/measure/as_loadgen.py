@@ -12,6 +12,7 @@ from fairmark.measure.loadgen import LoadGenLimits, LoadGenRun, loadgen_results
 from fairmark.measure.phase import Phase, elapsed
 from fairmark.measure.terms import Terms
 from fairmark.measure.undefined import undefined
+from fairmark.traffic.settings import DEFAULT_QPS, min_queries_of_equal_issue
 
 __all__ = ["as_loadgen"]
 
@@ -32,6 +33,8 @@ def _refusal(phase: Phase, terms: Terms) -> str | None:
         return "LoadGen has no such scenario"
     if not len(phase):
         return "nothing was issued"
+    if _whole_sets(terms) and terms.performance_sample_count is None:
+        return "the minimum of queries follows from the size of the performance set, which is not known"
     if not phase.ok.all():
         return "LoadGen knows no failed query: it would have waited for ever"
     bounds = set(terms.limits.bounds_ns)
@@ -40,6 +43,11 @@ def _refusal(phase: Phase, terms: Terms) -> str | None:
     if bounds == _TOKEN_BOUNDS and terms.kind == "Server" and not _in_token_mode(phase, terms):
         return "token latencies need a first token and a token count for every sample"
     return None
+
+
+def _whole_sets(terms: Terms) -> bool:
+    """Whether LoadGen raises the minimum of queries to whole passes over the performance set."""
+    return terms.kind == "SingleStream" and terms.sampling == "equal"
 
 
 def _in_token_mode(phase: Phase, terms: Terms) -> bool:
@@ -76,15 +84,28 @@ def _limits(terms: Terms, *, tokens: bool) -> LoadGenLimits:
     bounds = {f"{name}_ns": ns for name, ns in terms.limits.bounds_ns.items() if name != "e2e"}
     if "e2e" in terms.limits.bounds_ns:
         bounds["target_latency_ns"] = terms.limits.bounds_ns["e2e"]
-    offline, samples = terms.kind == "Offline", terms.min_query_count
+    queries = samples = _min_queries(terms)
     if terms.kind == "MultiStream":
         samples *= terms.samples_per_query
+    elif terms.kind == "Offline":
+        queries = 1
     return LoadGenLimits(
         scenario=terms.kind,
         fraction=terms.limits.percentile,
         min_duration_ns=terms.min_duration_ns,
-        min_query_count=1 if offline else terms.min_query_count,
+        min_query_count=queries,
         min_sample_count=samples,
         tokens=tokens,
         **bounds,
+    )
+
+
+def _min_queries(terms: Terms) -> int:
+    if not _whole_sets(terms) or terms.performance_sample_count is None:
+        return terms.min_query_count
+    return min_queries_of_equal_issue(
+        terms.min_query_count,
+        min_duration_ns=terms.min_duration_ns,
+        expected_qps=DEFAULT_QPS[terms.kind] if terms.target_qps is None else terms.target_qps,
+        performance_sample_count=terms.performance_sample_count,
     )

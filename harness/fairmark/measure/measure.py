@@ -41,7 +41,7 @@ def measure(
 
     A phase is there when the plan or the queries hold it. Times are ns on the run's clock.
     """
-    terms = read_terms(facts["scenario"])
+    terms = read_terms(facts["scenario"], rows=len(evidence.samples))
     return {
         name: {
             **_phase(evidence, terms, name),

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from fairmark.scenario.model import ScenarioKind
+from fairmark.scenario.model import SamplingKind, ScenarioKind
 
 __all__ = ["Limits", "Terms", "read_terms"]
 
@@ -39,6 +39,8 @@ class Terms:
     min_duration_ns: int
     min_query_count: int
     samples_per_query: int
+    sampling: SamplingKind
+    performance_sample_count: int | None
     process: str
     cv: float | None
     target_qps: float | None
@@ -71,8 +73,11 @@ def _limits(table: Mapping[str, Any], default_percent: float) -> Limits:
     )
 
 
-def read_terms(document: Mapping[str, Any]) -> Terms:
+def read_terms(document: Mapping[str, Any], *, rows: int | None = None) -> Terms:
     """Read the resolved scenario document (``scenario`` of the run record).
+
+    Args:
+        rows: of the sample library, which are the performance set where the scenario does not limit it.
 
     LoadGen's default percentiles: 90 in SingleStream, 99 elsewhere (test_settings.h:109-280).
     """
@@ -88,6 +93,8 @@ def read_terms(document: Mapping[str, Any]) -> Terms:
         min_duration_ns=round(duration_s * _NS_PER_S),
         min_query_count=max(run["min_query_count"], settings.get("min_query_count") or 0),
         samples_per_query=run["samples_per_query"],
+        sampling=run["sampling"],
+        performance_sample_count=document["samples"].get("performance_sample_count") or rows or None,
         process=arrivals["process"],
         cv=arrivals.get("cv"),
         target_qps=settings.get("target_qps"),

@@ -12,7 +12,15 @@ from fairmark.scenario.model import ArrivalProcess, SamplingKind, Scenario, Scen
 from fairmark.traffic.recorded import arrivals_sha256, read_arrivals
 from fairmark.traffic.seeds import effective_seeds
 
-__all__ = ["DEFAULT_QPS", "HIGHEST_QPS", "LOWEST_QPS", "Mode", "TrafficSettings", "traffic_settings"]
+__all__ = [
+    "DEFAULT_QPS",
+    "HIGHEST_QPS",
+    "LOWEST_QPS",
+    "Mode",
+    "TrafficSettings",
+    "min_queries_of_equal_issue",
+    "traffic_settings",
+]
 
 Mode = Literal["performance", "accuracy"]
 
@@ -86,21 +94,21 @@ class TrafficSettings:
             return 1
         if self.sampling == "unique":
             return self.performance_sample_count
-        return max(self.min_query_count, self._queries_in_duration(_OFFLINE_SLACK))
+        return max(self.min_query_count, _queries_in(self.min_duration_ns, self.target_qps, _OFFLINE_SLACK))
 
     @property
     def effective_min_query_count(self) -> int:
-        """LoadGen's ``effective_min_query_count``.
-
-        SingleStream with equal issue is raised past a multiple of the performance set, so that an exact
-        multiple gains a whole set (test_settings_internal.cc:162-178).
-        """
+        """LoadGen's ``effective_min_query_count``."""
         if self.scenario == "Offline":
             return 1
         if self.sampling != "equal" or self.scenario not in ("SingleStream", "Concurrency"):
             return self.min_query_count
-        count = max(self.min_query_count, self._queries_in_duration(_EQUAL_ISSUE_SLACK))
-        return count + self.performance_sample_count - count % self.performance_sample_count
+        return min_queries_of_equal_issue(
+            self.min_query_count,
+            min_duration_ns=self.min_duration_ns,
+            expected_qps=self.target_qps,
+            performance_sample_count=self.performance_sample_count,
+        )
 
     @property
     def min_sample_count(self) -> int:
@@ -128,8 +136,21 @@ class TrafficSettings:
         reserve = math.ceil(self.generation_ns / 1e9 * rate)
         return min(reserve, _MOST_RESERVED // self.effective_samples_per_query)
 
-    def _queries_in_duration(self, slack: float) -> int:
-        return int(slack * (self.min_duration_ns / 1e9) * self.target_qps)
+
+def min_queries_of_equal_issue(
+    min_query_count: int, *, min_duration_ns: int, expected_qps: float, performance_sample_count: int
+) -> int:
+    """LoadGen's ``effective_min_query_count`` of SingleStream with equal issue.
+
+    It is raised past a multiple of the performance set, so that an exact multiple gains a whole set
+    (test_settings_internal.cc:162-178).
+    """
+    count = max(min_query_count, _queries_in(min_duration_ns, expected_qps, _EQUAL_ISSUE_SLACK))
+    return count + performance_sample_count - count % performance_sample_count
+
+
+def _queries_in(duration_ns: int, qps: float, slack: float) -> int:
+    return int(slack * (duration_ns / 1e9) * qps)
 
 
 def traffic_settings(
