@@ -134,7 +134,12 @@ class PhaseLoop:
         self.stopped_ns = 0
         self._open_units: dict[int, list[int]] = {}
         self.issued = self.completed = self.failed = 0
-        client.finished = self._single_finished if part.offsets is None else self._part_finished
+        self._sent = client.stamps.sent
+        self._first_seq, self._stride = part.first_seq + part.worker, part.workers
+        # Every call on the way of a query costs a client core a percent of what it can do.
+        single = part.offsets is None
+        self._issue = self._issue_single if single else self._issue_query
+        client.finished = self._single_finished if single else self._part_finished
 
     @property
     def pacer_name(self) -> PacerName:
@@ -181,11 +186,10 @@ class PhaseLoop:
         """Issue what is due, arrange for the next call, or end the phase."""
         policy, epoch_ns = self._policy, self._epoch_ns
         for _ in range(_BURST):
-            if self.sent_all:
-                self._end()
-                return
-            due_ns = policy.due_ns()
+            due_ns = policy.due_ns() if self._forced is None else None
             if due_ns is None:
+                if self._forced is not None or policy.ended is not None:
+                    self._end()
                 return
             now = monotonic_ns()
             if now - epoch_ns < due_ns:
@@ -200,37 +204,38 @@ class PhaseLoop:
             self._armed_ns = deadline_ns
             self._pacer.arm(deadline_ns)
 
-    def _issue(self, unit: int, now: int) -> None:
+    def _issue_single(self, unit: int, now: int) -> None:
+        self.issued += 1
+        self._client.send(self._first_seq + unit * self._stride, now)
+
+    def _issue_query(self, unit: int, now: int) -> None:
         seqs = self._share.seqs(unit)
         self.issued += len(seqs)
-        if self._share.offsets is not None:
-            open_unit = [len(seqs), 0]
-            self._open_units.update(dict.fromkeys(seqs, open_unit))
+        open_unit = [len(seqs), 0]
+        self._open_units.update(dict.fromkeys(seqs, open_unit))
         for seq in seqs:
             self._client.send(seq, now)
 
     def _single_finished(self, seq: int, now: int, ok: bool) -> None:
-        self._count(ok)
-        self._unit_finished(now, now - (self._client.stamps.sent[seq] or now))
-
-    def _part_finished(self, seq: int, now: int, ok: bool) -> None:
-        """A query of several samples ends with its last sample."""
-        self._count(ok)
-        open_unit = self._open_units.pop(seq)
-        open_unit[0] -= 1
-        open_unit[1] = max(open_unit[1], now - (self._client.stamps.sent[seq] or now))
-        if not open_unit[0]:
-            self._unit_finished(now, open_unit[1])
-
-    def _count(self, ok: bool) -> None:
         if ok:
             self.completed += 1
         else:
             self.failed += 1
-
-    def _unit_finished(self, now: int, service_ns: int) -> None:
-        self._policy.completed(now - self._epoch_ns, service_ns)
+        self._policy.completed(now - self._epoch_ns, now - (self._sent[seq] or now))
         self._advance()
+
+    def _part_finished(self, seq: int, now: int, ok: bool) -> None:
+        """A query of several samples ends with its last sample."""
+        if ok:
+            self.completed += 1
+        else:
+            self.failed += 1
+        open_unit = self._open_units.pop(seq)
+        open_unit[0] -= 1
+        open_unit[1] = max(open_unit[1], now - (self._sent[seq] or now))
+        if not open_unit[0]:
+            self._policy.completed(now - self._epoch_ns, open_unit[1])
+            self._advance()
 
     def _end(self) -> None:
         self._pacer.cancel()

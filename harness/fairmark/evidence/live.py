@@ -7,6 +7,7 @@
     <phase>.offsets.npy         int64[queries + 1]: query q has samples offsets[q] to offsets[q + 1]
     <phase>.due_ns.npy          int64[queries], from the phase's epoch; only where queries have a time
     worker-<n>.<segment>.log    `evidence.store.LogWriter`
+    worker-<n>.buffer-<n>       what the log holds beyond its segments
     worker-<n>.json             what the worker says of itself
     reserve                     space for sealing
 

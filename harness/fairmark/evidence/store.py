@@ -38,7 +38,11 @@ __all__ = [
 ]
 
 SEGMENT_BYTES: Final = 4 << 20
+_ORDINAL: Final = struct.Struct("<q")
 _HEADER: Final = struct.Struct("<qqii")
+_KIND_BITS: Final = 4
+_KIND: Final = (1 << _KIND_BITS) - 1
+_pack_header: Final = _HEADER.pack_into
 _DOUBLE: Final = struct.Struct("<d")
 NO_SPACE: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 """Errors that mean: no space on the disk, in the quota, or under the limit on file sizes."""
@@ -147,50 +151,90 @@ class Columns:
         allocate(path, 8 * cls.cells(samples))
 
 
-class _Segments:
-    """Makes the next segment of a log ready while the current one fills."""
+class _Buffers:
+    """The two mapped buffers of a log: one fills while the other is written into a segment of its own.
+
+    A buffer is used again and again, because a page of a new file costs microseconds when it is first
+    touched, and a page that is there costs none. It begins with the ordinal of the segment in it (0: none),
+    and holds that segment until it is given the next, so what is not in a file yet is still in a file.
+    """
 
     def __init__(self, stem: Path, size: int) -> None:
         self._stem = stem
-        self._size = size
-        self._wanted: queue.SimpleQueue[int | None] = queue.SimpleQueue()
-        self._ready: queue.SimpleQueue[mmap.mmap | OSError | DiskFullError] = queue.SimpleQueue()
-        self._number = 0
-        self._thread = threading.Thread(target=self._supply, name="segments", daemon=True)
+        self._paths = _buffer_paths(stem)
+        self._maps: list[mmap.mmap] = []
+        try:
+            for path in self._paths:
+                allocate(path, size)
+                self._maps.append(map_file(path, write=True))
+                self._maps[-1][:] = bytes(size)
+        except BaseException:
+            self._unlink()
+            raise
+        self._number = -1
+        self._full: queue.SimpleQueue[tuple[int, mmap.mmap, int] | None] = queue.SimpleQueue()
+        self._free: queue.SimpleQueue[mmap.mmap | DiskFullError | OSError] = queue.SimpleQueue()
+        self._failed = False
+        for buffer in self._maps:
+            self._free.put(buffer)
+        self._thread = threading.Thread(target=self._write_out, name="segments", daemon=True)
         self._thread.start()
-        self._wanted.put(0)
 
-    def take(self) -> mmap.mmap:
-        """The next segment; another is made ready behind it."""
-        segment = self._ready.get()
-        if isinstance(segment, Exception):
-            self._ready.put(segment)
-            raise segment
+    def take(self) -> tuple[mmap.mmap, int]:
+        """A free buffer, and the number of the segment that begins in it."""
+        buffer = self._free.get()
+        if isinstance(buffer, Exception):
+            self._free.put(buffer)
+            raise buffer
         self._number += 1
-        self._wanted.put(self._number)
-        return segment
+        _ORDINAL.pack_into(buffer, 0, self._number + 1)
+        return buffer, self._number
+
+    def give(self, buffer: mmap.mmap, used: int) -> None:
+        """Have the first ``used`` bytes of the buffer taken last written into their segment."""
+        self._full.put((self._number, buffer, used))
 
     def close(self) -> None:
-        """Stop, and give back the space of segments that were never taken."""
-        self._wanted.put(None)
+        """Wait until all is written. Buffers that could not be are left: they hold evidence."""
+        self._full.put(None)
         self._thread.join()
-        while not self._ready.empty():
-            if isinstance(spare := self._ready.get(), mmap.mmap):
-                spare.close()
-        segment_path(self._stem, self._number).unlink(missing_ok=True)
+        for buffer in self._maps:
+            buffer.close()
+        if not self._failed:
+            self._unlink()
 
-    def cut_last(self, size: int) -> None:
-        """Shorten the segment taken last to ``size`` bytes."""
-        os.truncate(segment_path(self._stem, self._number - 1), size)
+    def _unlink(self) -> None:
+        for path in self._paths:
+            path.unlink(missing_ok=True)
 
-    def _supply(self) -> None:
-        while (number := self._wanted.get()) is not None:
-            path = segment_path(self._stem, number)
+    def _write_out(self) -> None:
+        while (item := self._full.get()) is not None:
+            number, buffer, used = item
             try:
-                allocate(path, self._size)
-                self._ready.put(map_file(path, write=True))
+                _write_segment(segment_path(self._stem, number), buffer, used)
+                self._free.put(buffer)
             except (OSError, DiskFullError) as error:
-                self._ready.put(error)
+                self._failed = True
+                self._free.put(error)
+
+
+def _write_segment(path: Path, buffer: mmap.mmap, used: int) -> None:
+    try:
+        with path.open("xb", buffering=0) as file, memoryview(buffer) as view:
+            written = 0
+            while written < used:
+                written += file.write(view[written:used]) or 0
+    except OSError as error:
+        path.unlink(missing_ok=True)
+        if error.errno in NO_SPACE:
+            raise DiskFullError(
+                f"no space for {used} bytes of evidence: {os.strerror(error.errno)}"
+            ) from error
+        raise
+
+
+def _buffer_paths(stem: Path) -> list[Path]:
+    return [stem.with_name(f"{stem.name}.buffer-{n}") for n in range(2)]
 
 
 def segment_path(stem: Path, number: int) -> Path:
@@ -201,18 +245,18 @@ def segment_path(stem: Path, number: int) -> Path:
 class LogWriter:
     """One worker's append-only log.
 
-    A record is committed by its kind, the last field written: a reader stops at the first empty kind, so a
-    process that dies inside a record loses only that record.
+    A record is committed by its mark, the last field written, which holds its kind and its segment: a reader
+    stops at the first mark of another segment, so a process that dies inside a record loses only that record.
     """
 
-    __slots__ = ("_end", "_map", "_position", "_segments", "_size")
+    __slots__ = ("_buffers", "_end", "_map", "_mark", "_position", "_size")
+
+    _position: int
 
     def __init__(self, stem: Path, segment_bytes: int = SEGMENT_BYTES) -> None:
-        self._size = segment_bytes
-        self._segments = _Segments(stem, segment_bytes)
-        self._map = self._segments.take()
-        self._position = 0
-        self._end = segment_bytes
+        self._size = self._end = segment_bytes
+        self._buffers = _Buffers(stem, segment_bytes)
+        self._begin()
 
     def append(self, kind: int, seq: int, t_ns: int, data: bytes) -> None:
         """Append a record.
@@ -226,28 +270,36 @@ class LogWriter:
         end = start + size
         if end > self._end:
             self._roll(size)
-            position, start, end = 0, 24, 24 + size
+            position = self._position
+            start = position + 24
+            end = start + size
         self._map[start:end] = data
-        _HEADER.pack_into(self._map, position, seq, t_ns, size, kind)
+        _pack_header(self._map, position, seq, t_ns, size, self._mark | kind)
         self._position = (end + 7) & ~7
 
     def health(self, name: str, t_ns: int, value: float) -> None:
         """Append a health figure; ``name`` is one of `HEALTH_NAMES`."""
         self.append(HEALTH, HEALTH_NAMES.index(name), t_ns, _DOUBLE.pack(value))
 
+    def _begin(self) -> None:
+        self._map, number = self._buffers.take()
+        self._mark, self._position = _mark(number), _ORDINAL.size
+
     def _roll(self, size: int) -> None:
-        if size + 24 > self._size:
+        if _ORDINAL.size + _HEADER.size + size > self._size:
             raise EvidenceError(f"a record of {size} bytes does not fit a segment of {self._size}")
-        following = self._segments.take()
-        self._map.close()
-        self._map = following
-        self._position = 0
+        self._buffers.give(self._map, min(self._position, self._size))
+        self._begin()
 
     def close(self) -> None:
-        """Unmap the log, and give back the space it did not use. What was appended is in the file."""
-        self._map.close()
-        self._segments.close()
-        self._segments.cut_last(self._position)
+        """Unmap the log. What was appended is in its files."""
+        self._buffers.give(self._map, min(self._position, self._size))
+        self._buffers.close()
+
+
+def _mark(number: int) -> int:
+    """The mark of segment ``number`` without a kind; never 0, which is how a buffer begins."""
+    return (number + 1) << _KIND_BITS
 
 
 class Record(NamedTuple):
@@ -261,20 +313,39 @@ class Record(NamedTuple):
     size: int
 
 
+def _held(path: Path) -> tuple[int, mmap.mmap]:
+    """Which segment a buffer holds, -1 if none, and its mapping."""
+    buffer = map_file(path)
+    (ordinal,) = _ORDINAL.unpack_from(buffer)
+    return ordinal - 1, buffer
+
+
 class LogReader:
     """Reads the log of a worker, also of one that was killed."""
 
     def __init__(self, stem: Path) -> None:
+        buffers = dict(_held(path) for path in _buffer_paths(stem) if path.exists() and path.stat().st_size)
         self._segments: list[mmap.mmap] = []
-        while (path := segment_path(stem, len(self._segments))).exists() and path.stat().st_size:
-            self._segments.append(map_file(path))
+        while True:
+            number = len(self._segments)
+            path = segment_path(stem, number)
+            if number in buffers:
+                # Its file, if there is one, may have been cut short.
+                self._segments.append(buffers.pop(number))
+            elif path.exists() and path.stat().st_size:
+                self._segments.append(map_file(path))
+            else:
+                break
+        for unused in buffers.values():
+            unused.close()
 
     def __iter__(self) -> Iterator[Record]:
         for number, segment in enumerate(self._segments):
-            position, end = 0, len(segment) - _HEADER.size
+            position, end, mark = _ORDINAL.size, len(segment) - _HEADER.size, _mark(number)
             while position <= end:
-                seq, t_ns, size, kind = _HEADER.unpack_from(segment, position)
-                if kind == 0:
+                seq, t_ns, size, marked = _HEADER.unpack_from(segment, position)
+                kind = marked & _KIND
+                if marked - kind != mark or not kind:
                     break
                 start = position + _HEADER.size
                 yield Record(kind, seq, t_ns, number, start, size)

@@ -128,6 +128,7 @@ class Client:
         crashed: Callable[[BaseException], None],
     ) -> None:
         self.stamps = stamps
+        self._issued, _, self._completed, self._outcome, self._status, self._connection = stamps
         self.log = log
         self.crashed = crashed
         self.finished: Callable[[int, int, bool], None] = _nobody
@@ -135,6 +136,7 @@ class Client:
         self.refused_since_ns = 0
         self.in_flight: dict[int, Connection | asyncio.Task[None]] = {}
         self._pools = pools
+        self._pool_count = len(pools)
         self._bodies = bodies
         self._body_numbers = memoryview(b"").cast("q")
         self._first_seq = 0
@@ -163,25 +165,24 @@ class Client:
 
     def send(self, seq: int, now: int) -> None:
         """Send the request of sample ``seq``, whose time has come at ``now``."""
-        self.stamps.issued[seq] = now
-        pool = self._pools[seq % len(self._pools)]
+        self._issued[seq] = now
+        pool = self._pools[seq % self._pool_count]
         if pool.idle:
             connection = pool.idle.pop()
-            self.stamps.connection[seq] = _REUSED
+            self._connection[seq] = _REUSED
             self.in_flight[seq] = connection
-            connection.start(seq, pool.head + self._body(seq))
+            connection.start(seq, pool.head + self._bodies[self._body_numbers[seq - self._first_seq]])
             if not pool.persistent:
                 self.refill(now)
         else:
-            self.stamps.connection[seq] = _NEW
+            self._connection[seq] = _NEW
             self.in_flight[seq] = self._background(self._send_on_new(pool, seq))
 
     def finish(self, seq: int, now: int, outcome: int, status: int, detail: str = "") -> None:
         """Stamp the end of ``seq`` and pass it on. The outcome is written last: it commits the others."""
-        stamps = self.stamps
-        stamps.completed[seq] = now
-        stamps.status[seq] = status
-        stamps.outcome[seq] = outcome
+        self._completed[seq] = now
+        self._status[seq] = status
+        self._outcome[seq] = outcome
         del self.in_flight[seq]
         if outcome == _CONNECT:
             self.refused_since_ns = self.refused_since_ns or now

@@ -32,11 +32,14 @@ class Connection(asyncio.Protocol):
     __slots__ = (
         "_append",
         "_client",
+        "_feed",
         "_parser",
         "_pool",
         "_reusable",
+        "_sent",
         "_status",
         "_transport",
+        "_write",
         "answered",
         "opened_ns",
         "seq",
@@ -47,8 +50,10 @@ class Connection(asyncio.Protocol):
     def __init__(self, client: Client, pool: Pool) -> None:
         self._client = client
         self._pool = pool
-        self._append = client.log.append
         self._parser = httptools.HttpResponseParser(self)
+        # Bound once: these are called for every query.
+        self._append, self._feed = client.log.append, self._parser.feed_data
+        self._sent = client.stamps.sent
         self._status = 0
         self._reusable = False
         self.answered = False
@@ -58,6 +63,7 @@ class Connection(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Remember the transport; the pool decides what the connection is for."""
         self._transport = cast(asyncio.Transport, transport)  # uvloop's are not subclasses
+        self._write = self._transport.write
         self.opened_ns = monotonic_ns()
         self._pool.remember(self)
 
@@ -68,8 +74,8 @@ class Connection(asyncio.Protocol):
         """
         self.seq = seq
         self.answered = False
-        self._client.stamps.sent[seq] = monotonic_ns()
-        self._transport.write(request)
+        self._sent[seq] = monotonic_ns()
+        self._write(request)
 
     def data_received(self, data: bytes) -> None:
         """Stamp and store a read, then see whether it ends the response."""
@@ -82,7 +88,7 @@ class Connection(asyncio.Protocol):
         self.answered = True
         try:
             self._append(WIRE, seq, now, data)
-            self._parser.feed_data(data)
+            self._feed(data)
         except httptools.HttpParserError as error:
             if self.seq >= 0:
                 self._fail(now, _GARBLED, str(error))
