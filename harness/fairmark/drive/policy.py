@@ -61,11 +61,6 @@ class Limits:
             return "complete" if self.min_units is None else "plan_exhausted"
         return None
 
-    def overrun(self, outstanding: int) -> str | None:
-        """The reason to issue nothing more with so many units in flight, or None."""
-        over = self.max_outstanding is not None and outstanding > self.max_outstanding
-        return "max_outstanding" if over else None
-
 
 class Policy(Protocol):
     """What every issuing policy answers."""
@@ -101,8 +96,11 @@ class OpenLoop:
         """Take the next unit."""
         unit = self._issued
         self._issued += 1
-        overrun = self._limits.overrun(self._issued - self._completed)
-        self.ended = overrun or self._limits.end(self._issued, len(self._due_ns), now_ns)
+        most = self._limits.max_outstanding
+        if most is not None and self._issued - self._completed > most:
+            self.ended = "max_outstanding"
+        else:
+            self.ended = self._limits.end(self._issued, len(self._due_ns), now_ns)
         return unit
 
     def completed(self, now_ns: int, service_ns: int) -> None:
