@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from typing import TYPE_CHECKING
+
 import click
 
 from fairmark.cli.output import emit_json, json_option
+
+if TYPE_CHECKING:
+    from fairmark.conformance.check import Result
+    from fairmark.sut.new import NewShape
 
 _WORDS = {
     "pass": "pass",
@@ -110,23 +117,23 @@ def check(
     import dataclasses
     from collections import Counter
 
-    from fairmark.conformance.kit import check_sut
+    from fairmark.conformance.kit import Kit, choose_checks
     from fairmark.study.run import choose_sut
     from fairmark.sut.options import options_record
     from fairmark.sut.plugins import identity, shapes
 
     choice = choose_sut(name, options, plugins)
+    checks = choose_checks(only)
     results = []
 
     def say(text: str) -> None:
         click.echo(f"{name}: {text}", err=True)
 
-    for result in check_sut(choice, only=only, patience_s=patience_s, say=say):
-        results.append(result)
-        if not as_json:
-            click.echo(f"{_WORDS[result.outcome]:<15} {result.id:<19} {result.found}")
-            if result.outcome == "fail":
-                click.echo(f"{'':<35} guards against: {result.guards}\n{'':<35} fix: {result.fix}")
+    with Kit(choice, patience_s=patience_s, say=say) as kit:
+        for result in map(kit.make, checks):
+            results.append(result)
+            if not as_json:
+                _print_result(result)
     counts = dict.fromkeys(_WORDS, 0) | Counter(result.outcome for result in results)
     if as_json:
         emit_json(
@@ -142,3 +149,36 @@ def check(
     else:
         click.echo(", ".join(f"{number} {_WORDS[outcome].lower()}" for outcome, number in counts.items()))
     return 1 if counts["fail"] else 0
+
+
+def _print_result(result: Result) -> None:
+    click.echo(f"{_WORDS[result.outcome]:<15} {result.id:<19} {result.found}")
+    if result.outcome == "fail":
+        click.echo(f"{'':<35} guards against: {result.guards}")
+        click.echo(f"{'':<35} fix: {result.fix}")
+
+
+@sut.command(epilog="Example: fairmark sut new my-engine --shape async")
+@click.argument("name")
+@click.option(
+    "--shape",
+    type=click.Choice(["sync", "async", "batch", "callback"]),
+    default="sync",
+    show_default=True,
+    help="What the engine has: a blocking call, an event loop, batches, or threads of its own.",
+)
+@click.option(
+    "--dir",
+    "parent",
+    type=click.Path(path_type=Path, file_okay=False),
+    default=Path(),
+    help="Where to make its folder [default: here].",
+)
+def new(name: str, shape: NewShape, parent: Path) -> None:
+    """Write a plugin package NAME to begin with. It installs and passes the conformance kit as written."""
+    from fairmark.sut.new import new_plugin
+
+    folder = new_plugin(name, shape, parent)
+    click.echo(
+        f"{folder} is ready. Next:\n  cd {folder} && pip install -e '.[test]' && fairmark sut check {name}"
+    )

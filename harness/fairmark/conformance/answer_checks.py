@@ -65,7 +65,7 @@ def _ends_well(subject: Subject) -> Finding:
     if subject.stops:
         runs = (*runs, subject.stopped)
     for run in runs:
-        if run.stop_reason != "complete":
+        if not run.ended_well:
             return failed(f"the run {run.name} ended as {run.stop_reason}: {run.detail or 'no detail'}")
     return passed(f"{len(runs)} runs came to their end")
 

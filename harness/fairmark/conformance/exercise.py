@@ -72,6 +72,11 @@ class Exercise:
     breaches: Mapping[str, int] | None
     first_breaches: Mapping[str, str]
 
+    @property
+    def ended_well(self) -> bool:
+        """Whether it came to the end that was planned."""
+        return self.stop_reason in ("complete", "max_queries")
+
     @cached_property
     def successes(self) -> Sequence[Query]:
         """The queries that were answered, in the order they were issued."""

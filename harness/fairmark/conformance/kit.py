@@ -1,19 +1,21 @@
-"""All checks, and how they are made of one system."""
+"""All checks, and how one system is put to them."""
 
 from __future__ import annotations
 
+import math
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from types import TracebackType
 from typing import Final
 
 from fairmark.conformance import answer_checks, contract_checks, plugin_checks, token_checks
-from fairmark.conformance.check import Check, Finding, Result, irrelevant
+from fairmark.conformance.check import Check, Result, irrelevant
 from fairmark.conformance.subject import Subject
 from fairmark.errors import InputError
 from fairmark.study.run import SutChoice
 
-__all__ = ["CHECKS", "PATIENCE_S", "check_sut", "choose_checks", "make_check", "make_subject"]
+__all__ = ["CHECKS", "PATIENCE_S", "Kit", "choose_checks"]
 
 CHECKS: Final[tuple[Check, ...]] = (
     *plugin_checks.CHECKS,
@@ -39,59 +41,60 @@ def choose_checks(only: Sequence[str]) -> Sequence[Check]:
     return [known[name] for name in dict.fromkeys(only)] or CHECKS
 
 
-def make_check(check: Check, subject: Subject) -> Result:
-    """Make one check of ``subject``.
-
-    Raises:
-        InputError: the system cannot be driven as it is.
-        SutError: the system does not open.
-    """
-    found = check.judge(subject) if subject.kind in check.kinds else _not_for(check, subject)
-    return Result(check.id, check.guards, found.outcome, found.found, check.fix)
-
-
-def _not_for(check: Check, subject: Subject) -> Finding:
-    names = {
-        "in_process": "systems in the driver's process",
-        "wire": "servers",
-        "sim": "simulated systems",
-    }
-    return irrelevant(f"this is for {' and '.join(names[kind] for kind in check.kinds)}")
-
-
-def check_sut(
-    choice: SutChoice,
-    *,
-    only: Sequence[str] = (),
-    patience_s: float = PATIENCE_S,
-    say: Callable[[str], None] = lambda _: None,
-) -> Iterator[Result]:
-    """Make the checks, one after the other; runs are made when a check first needs them.
+class Kit:
+    """The kit for one system, as a context manager; its runs are made when a check first needs them.
 
     Args:
-        only: ids of checks; none means all.
         patience_s: how long a query may take.
         say: called with what is going on.
 
     Raises:
-        InputError: there is no such check, or the system cannot be driven as it is.
-        SutError: the system does not open.
-    """
-    checks = choose_checks(only)
-    with tempfile.TemporaryDirectory(prefix="fairmark-check-") as folder:
-        subject = make_subject(choice, Path(folder), patience_s=patience_s, say=say)
-        for check in checks:
-            yield make_check(check, subject)
-
-
-def make_subject(
-    choice: SutChoice, folder: Path, *, patience_s: float = PATIENCE_S, say: Callable[[str], None]
-) -> Subject:
-    """The subject of all checks.
-
-    Raises:
         InputError: the patience is no time.
     """
-    if not 0 < patience_s < float("inf"):
-        raise InputError("is not a time", source="--patience-s", value=patience_s, accepted="seconds above 0")
-    return Subject(choice, folder, patience_s=patience_s, say=say)
+
+    def __init__(
+        self,
+        choice: SutChoice,
+        *,
+        patience_s: float = PATIENCE_S,
+        say: Callable[[str], None] = lambda _: None,
+    ) -> None:
+        if not 0 < patience_s < math.inf:
+            raise InputError(
+                "is not a time",
+                source="--patience-s",
+                value=patience_s,
+                accepted="a number of seconds above 0",
+            )
+        self._folder = tempfile.TemporaryDirectory(prefix="fairmark-check-")
+        self._subject = Subject(choice, Path(self._folder.name), patience_s=patience_s, say=say)
+
+    def __enter__(self) -> Kit:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._folder.cleanup()
+
+    def make(self, check: Check) -> Result:
+        """Make one check.
+
+        Raises:
+            InputError: the system cannot be driven as it is.
+            SutError: the system does not open.
+        """
+        fits = self._subject.kind in check.kinds
+        found = check.judge(self._subject) if fits else irrelevant(f"only {_names(check)} have this")
+        return Result(check.id, check.guards, found.outcome, found.found, check.fix)
+
+
+_KINDS: Final = {
+    "in_process": "systems in the driver's process",
+    "wire": "servers",
+    "sim": "simulated systems",
+}
+
+
+def _names(check: Check) -> str:
+    return " and ".join(_KINDS[kind] for kind in check.kinds)

@@ -54,6 +54,7 @@ steady = false
 
 [run]
 min_query_count = {queries}
+max_query_count = {queries}
 sampling = "equal"
 query_timeout_s = {patience}
 drain_timeout_s = {patience}
@@ -84,7 +85,7 @@ def questions(
         input=input_kind,
         tokens=tokens,
         stop=", ".join(map(_toml_string, stop)),
-        queries=1 if kind == "Offline" else rounds * len(QUESTIONS),
+        queries=rounds * len(QUESTIONS),
         patience=float(patience_s),
     )
     if in_flight is not None:

@@ -136,7 +136,7 @@ def _one(subject: Subject) -> Finding:
     if _tokenless(subject):
         return _NO_TOKENS
     run = subject.short
-    if not run.queries or run.stop_reason != "complete":
+    if not run.queries or not run.ended_well:
         return cannot(f"the run for one token ended as {run.stop_reason}")
     counts = [query.row["output_tokens"] for query in run.successes]
     if run.failures and set(run.failures) <= set(subject.alone.failures):
