@@ -33,9 +33,9 @@ def start_guard(targets: Sequence[int]) -> subprocess.Popen[bytes]:
     )
 
 
-def end(targets: Sequence[int], grace_s: float = _GRACE_S) -> None:
-    """Ask ``targets`` to end, and kill what is left after ``grace_s``."""
-    deadline = time.monotonic() + grace_s
+def end(targets: Sequence[int]) -> None:
+    """Ask ``targets`` to end, and kill what is left after a while."""
+    deadline = time.monotonic() + _GRACE_S
     left = [target for target in targets if _signal(target, signal.SIGTERM)]
     while left and time.monotonic() < deadline:
         time.sleep(0.05)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import importlib
+import importlib.util
 import itertools
 import os
 import subprocess
@@ -75,9 +75,10 @@ class VllmSUT(fairmark.AsyncSUT):
             InputError: vLLM is not installed, or there is no such model.
         """
         folder = find_model(self.options.model)
+        _require_vllm()
         for name, value in _ENVIRONMENT.items():
             os.environ.setdefault(name, value)
-        vllm = _require("vllm")
+        import vllm
         from vllm.engine.arg_utils import AsyncEngineArgs
         from vllm.v1.engine.async_llm import AsyncLLM
 
@@ -164,16 +165,14 @@ class VllmSUT(fairmark.AsyncSUT):
         return {name: value for name, value in chosen.items() if value is not None}
 
 
-def _require(name: str) -> Any:
-    try:
-        return importlib.import_module(name)
-    except ModuleNotFoundError as error:
+def _require_vllm() -> None:
+    if importlib.util.find_spec("vllm") is None:
         raise fairmark.InputError(
-            f"the vllm SUT needs the module {error.name}, which is not installed",
+            "the vllm SUT needs vLLM, which is not installed here",
             source="--sut",
             value="vllm",
-            accepted="vLLM in the environment of fairmark; docs/vllm.md says how",
-        ) from error
+            accepted="vLLM in the environment of fairmark, as docs/vllm.md says; or --sut vllm-serve",
+        )
 
 
 def _token_ids(tokenizer: Any, sample: Sample) -> list[int]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import http.client
 import json
 import os
@@ -24,6 +25,7 @@ __all__ = ["VllmServeSUT"]
 
 _HOST: Final = "127.0.0.1"
 _LOG: Final = "vllm.log"
+_STOP_TIMEOUT_S: Final = 15.0
 _DIALECTS: Final = {
     "chat": ("openai-chat", "/v1/chat/completions"),
     "completions": ("openai-completions", "/v1/completions"),
@@ -120,7 +122,8 @@ class VllmServeSUT(fairmark.WireSUT):
         module = _module(self.options.python)
         flags = self._flags()
         self._port = self.options.port or _free_port()
-        self._start(folder, module, flags)
+        environment = {**_ENVIRONMENT, **_threads(self.cores() or ()), **os.environ}
+        self._start(folder, module, flags, environment)
         self._await_health()
         self._claims = {
             "engine": "vLLM",
@@ -130,7 +133,7 @@ class VllmServeSUT(fairmark.WireSUT):
             **self._said(),
             "slots": self.options.max_num_seqs,
             "flags": flags,
-            "environment": _vllm_environment(),
+            "environment": _vllm_settings(environment),
         }
 
     def describe(self) -> Mapping[str, Any]:
@@ -151,6 +154,10 @@ class VllmServeSUT(fairmark.WireSUT):
     def close(self) -> None:
         """Stop the server with all of its processes; its log stays."""
         if self._process is not None:
+            self._process.terminate()
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self._process.wait(_STOP_TIMEOUT_S)
+            # Its engine may outlive it.
             end([-self._process.pid])
             self._process.wait()
             self._process = None
@@ -178,10 +185,10 @@ class VllmServeSUT(fairmark.WireSUT):
         flags += ["--override-generation-config", json.dumps(NEUTRAL_SAMPLING)]
         return flags + shlex.split(options.args)
 
-    def _start(self, folder: Path, module: str, flags: Sequence[str]) -> None:
+    def _start(self, folder: Path, module: str, flags: Sequence[str], environment: Mapping[str, str]) -> None:
         where = ["--host", _HOST, "--port", str(self._port)]
         names = ["--model", folder.name, "--served-model-name", self.model]
-        cores = self.cores() or ()
+        cores = self.cores()
         self._log = self._log_path().open("wb") if self.logs else None
         # Started beside its weights, so that its log, which is evidence, holds no path of this machine.
         # A session of its own: Ctrl-C in the terminal is the driver's to handle, and it drains first.
@@ -191,7 +198,7 @@ class VllmServeSUT(fairmark.WireSUT):
             stdout=self._log or subprocess.DEVNULL,
             stderr=subprocess.STDOUT,
             cwd=folder.parent,
-            env={**_ENVIRONMENT, **_threads(cores), **os.environ},
+            env=environment,
             start_new_session=True,
         )
         self._guard = start_guard([-self._process.pid])
@@ -276,11 +283,11 @@ def _threads(cores: Sequence[int]) -> dict[str, str]:
     return {"VLLM_CPU_OMP_THREADS_BIND": str(cores[0])} if len(cores) == 1 else {}
 
 
-def _vllm_environment() -> dict[str, str]:
-    """vLLM's settings in the environment, without those that may be secret."""
+def _vllm_settings(environment: Mapping[str, str]) -> dict[str, str]:
+    """vLLM's settings among the variables, without those that may be secret."""
     secret = ("KEY", "TOKEN", "SECRET")
     return {
         name: value
-        for name, value in sorted(os.environ.items())
+        for name, value in sorted(environment.items())
         if name.startswith("VLLM_") and not any(word in name for word in secret)
     }
