@@ -12,13 +12,18 @@ from array import array
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
+import numpy as np
+import numpy.typing as npt
+
 from fairmark.evidence.columns import EVENT_KINDS, FAILURES
 
 __all__ = [
     "CHUNK",
     "ENDING",
+    "ENDINGS",
     "ENDS",
     "EVENTS",
+    "MOST_TOKENS",
     "REASON",
     "VIOLATION",
     "VIOLATIONS",
@@ -26,9 +31,14 @@ __all__ = [
     "EndingRecord",
     "decode_chunk",
     "decode_ending",
+    "decode_endings",
     "encode_chunk",
     "encode_ending",
+    "encode_endings",
 ]
+
+Int32s = npt.NDArray[np.int32]
+Int64s = npt.NDArray[np.int64]
 
 EVENTS: Final = "events"
 """In place of a dialect: the events were recorded, not decoded."""
@@ -37,9 +47,10 @@ CHUNK: Final = 4
 ENDING: Final = 5
 REASON: Final = 6
 VIOLATION: Final = 7
+ENDINGS: Final = 8
 """Kinds of log records, beside those of `fairmark.evidence.store`: a chunk; what a `Done` carries; the name
 of finish reason number ``seq``; a breach of the plugin contract, its payload the kind's position in
-`VIOLATIONS` and a remark."""
+`VIOLATIONS` and a remark; the token counts of samples that ended together, ``seq`` and those that follow."""
 
 ENDS: Final[tuple[str, ...]] = ("", "complete", *FAILURES)
 """How a query ended; the column ``outcome`` holds the position in this tuple."""
@@ -60,6 +71,9 @@ with one that has ended; stop without an end; report what is not an event; fail 
 _CHUNK: Final = struct.Struct("<iii")
 _ENDING: Final = struct.Struct("<qqqii")
 _NONE: Final = -1
+MOST_TOKENS: Final = 2**31 - 1
+"""The largest token count that an `ENDINGS` record holds."""
+
 _KIND_NUMBERS: Final = {kind: EVENT_KINDS.index(kind) for kind in ("content", "reasoning", "tool")}
 
 
@@ -124,6 +138,22 @@ def decode_ending(payload: bytes) -> EndingRecord:
     ids, rest = _ids(payload, _ENDING.size, count)
     data = None if size == _NONE else payload[rest:]
     return EndingRecord(_known(inputs), _known(outputs), _known(cached), ids, data)
+
+
+def encode_endings(input_tokens: Int64s | None, output_tokens: Int64s | None) -> bytes:
+    """The payload of an `ENDINGS` record: int32[samples] input tokens, then as many output tokens.
+    One of both is given.
+    """
+    given = output_tokens if input_tokens is None else input_tokens
+    assert given is not None
+    none = np.full(len(given), _NONE, dtype=np.int32)
+    columns = (none if c is None else c.astype(np.int32) for c in (input_tokens, output_tokens))
+    return b"".join(column.tobytes() for column in columns)
+
+
+def decode_endings(payload: bytes) -> Int32s:
+    """Read what `encode_endings` wrote: int32[2, samples], -1 where a count is not known."""
+    return np.frombuffer(payload, dtype=np.int32).reshape(2, -1)
 
 
 def _count(tokens: int | None) -> int:

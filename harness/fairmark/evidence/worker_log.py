@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from array import array
+from bisect import bisect_right
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
@@ -11,7 +12,16 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from fairmark.evidence.recorded import CHUNK, ENDING, REASON, VIOLATION, VIOLATIONS
+from fairmark.evidence.recorded import (
+    CHUNK,
+    ENDING,
+    ENDINGS,
+    REASON,
+    VIOLATION,
+    VIOLATIONS,
+    decode_endings,
+    encode_ending,
+)
 from fairmark.evidence.store import DETAIL, HEALTH, HEALTH_NAMES, WIRE, LogReader
 
 __all__ = ["WorkerLog"]
@@ -53,6 +63,7 @@ class WorkerLog:
         self.details: dict[int, str] = {}
         self.reasons: dict[int, str] = {}
         self.violations: list[tuple[int, str, int, str]] = []
+        together: list[tuple[int, int, npt.NDArray[np.int32]]] = []
         numbers, events = array("q"), array("q")
         for record in self._reader:
             if record.kind == WIRE:
@@ -65,6 +76,9 @@ class WorkerLog:
                 events.extend(
                     (record.seq, record.t_ns, record.segment, record.start, record.size, record.kind)
                 )
+            elif record.kind == ENDINGS:
+                counts = decode_endings(self._reader.data(record))
+                together.append((record.seq, record.t_ns, counts))
             elif record.kind == REASON:
                 self.reasons[record.seq] = self._reader.data(record).decode("utf-8", "replace")
             elif record.kind == VIOLATION:
@@ -73,6 +87,7 @@ class WorkerLog:
                 self.violations.append((record.t_ns, kind, record.seq, remark))
         self._by_sample = _BySample(numbers, 5)
         self._events = _BySample(events, 6)
+        self._together = sorted(together, key=lambda run: run[:2])
         self._masked: dict[int, bytes] = {}
 
     @property
@@ -103,10 +118,20 @@ class WorkerLog:
     def events_of(self, seq: int) -> list[tuple[int, int, bytes]]:
         """Kind, time and payload of the recorded events of a sample."""
         rows = self._events.rows[self._events.of(seq)].tolist()
-        return [
+        found = [
             (kind, t_ns, self._reader.bytes_at(segment, start, size))
             for _, t_ns, segment, start, size, kind in rows
         ]
+        return found + self._ending_among(seq) if self._together else found
+
+    def _ending_among(self, seq: int) -> list[tuple[int, int, bytes]]:
+        """The end of ``seq`` if it was one of several that ended together, as a record of its own."""
+        run = bisect_right(self._together, seq, key=lambda run: run[0]) - 1
+        first, t_ns, counts = self._together[max(0, run)]
+        if not 0 <= seq - first < counts.shape[1]:
+            return []
+        inputs, outputs = (None if n < 0 else n for n in counts[:, seq - first].tolist())
+        return [(ENDING, t_ns, encode_ending((inputs, outputs, None), None, None))]
 
     def stored(self) -> Iterator[bytes]:
         """The bytes of all reads in the order they arrived; `reads_of` has been called for every sample."""

@@ -21,12 +21,17 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal, Protocol, overload
 
 from fairmark.samples.sample import Sample
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
 
 __all__ = [
     "SUT",
@@ -39,6 +44,7 @@ __all__ = [
     "Event",
     "Failed",
     "Query",
+    "QueryBlock",
     "Sink",
     "SyncSUT",
     "Usage",
@@ -46,7 +52,11 @@ __all__ = [
 ]
 
 
-@dataclass(frozen=True, slots=True)
+# An engine makes one of these per query or more, and a frozen one takes four times as long to make. The
+# driver reads an event when it is reported and keeps nothing of it.
+
+
+@dataclass(slots=True)
 class Usage:
     """Token counts as the engine itself reports them."""
 
@@ -55,7 +65,7 @@ class Usage:
     cached_tokens: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Chunk:
     """A piece of output. ``n_tokens`` or ``token_ids`` say how many tokens it holds, when known."""
 
@@ -65,7 +75,7 @@ class Chunk:
     kind: Literal["content", "reasoning", "tool"] = "content"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Done:
     """The terminal evidence of a query. ``data`` carries the result of non-language tasks."""
 
@@ -75,7 +85,7 @@ class Done:
     data: bytes | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Failed:
     """The query failed; ``kind`` is one of ``fairmark.evidence.columns.FAILURES``."""
 
@@ -86,12 +96,57 @@ class Failed:
 Event = Chunk | Done | Failed
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Query:
     """What a `CallbackSUT` is handed: ``seq`` names the query in every call to the sink."""
 
     seq: int
     sample: Sample
+
+
+class QueryBlock(Sequence[Query]):
+    """The samples of the one Offline query, as arrays. As a sequence it makes each `Query` when it is read.
+
+    Attributes:
+        seq: int64[samples], the name of each query in calls to the sink; ascending without gaps.
+        sample_index: int64[samples], the index of each query's sample.
+        samples: the sample of each query.
+    """
+
+    __slots__ = ("sample_index", "samples", "seq")
+
+    def __init__(
+        self,
+        seq: npt.NDArray[np.int64],
+        sample_index: npt.NDArray[np.int64],
+        samples: Sequence[Sample],
+    ) -> None:
+        self.seq = seq
+        self.sample_index = sample_index
+        self.samples = samples
+
+    def __len__(self) -> int:
+        return len(self.samples)
+
+    def __iter__(self) -> Iterator[Query]:
+        first = int(self.seq[0]) if len(self.seq) else 0
+        return map(Query, range(first, first + len(self.samples)), self.samples)
+
+    @overload
+    def __getitem__(self, position: int) -> Query: ...
+
+    @overload
+    def __getitem__(self, position: slice) -> QueryBlock: ...
+
+    def __getitem__(self, position: int | slice) -> Query | QueryBlock:
+        if isinstance(position, slice):
+            start, stop, step = position.indices(len(self.samples))
+            if step != 1:
+                raise ValueError(f"a block cannot be cut in steps of {step}")
+            if stop - start == len(self.samples):
+                return self
+            return QueryBlock(self.seq[position], self.sample_index[position], self.samples[position])
+        return Query(int(self.seq[position]), self.samples[position])
 
 
 class Sink(Protocol):
@@ -110,6 +165,20 @@ class Sink(Protocol):
     def failed(self, seq: int, failed: Failed) -> None:
         """Report that query ``seq`` failed."""
 
+    def done_many(
+        self,
+        seqs: npt.ArrayLike,
+        output_tokens: npt.ArrayLike | None = None,
+        input_tokens: npt.ArrayLike | None = None,
+        finish_reason: str = "stop",
+    ) -> None:
+        """Report that the queries ``seqs`` completed, all of them now and for one reason.
+
+        Args:
+            seqs: int[n]; ascending without gaps is the quickest.
+            output_tokens, input_tokens: int[n], the engine's own counts, in the order of ``seqs``.
+        """
+
 
 class SUT:
     """The life of every system under test: open, load, run, flush, unload, close.
@@ -125,6 +194,9 @@ class SUT:
     logs: Path | None = None
     """Where log files of the engine go; set before `open`. What is there at the end becomes evidence."""
 
+    traces: Path | None = None
+    """In a run under the engine's profiler: where `profile` writes; set before `open`, else None."""
+
     def __init__(self, options: Any) -> None:
         self.options = options
 
@@ -137,6 +209,14 @@ class SUT:
 
     def load(self, samples: Sequence[Sample]) -> None:
         """Bring ``samples`` into memory before they can be asked for. Untimed."""
+
+    def profile(self) -> AbstractContextManager[None]:
+        """Profile everything that is asked within, and leave the traces in `traces`.
+
+        Traces are files in the Chrome format, ``*.json`` or ``*.json.gz``, as torch.profiler writes them;
+        ``fairmark report`` reads the operators out of them. An engine without a profiler leaves this alone.
+        """
+        raise NotImplementedError
 
     def flush(self) -> None:
         """The last query of a phase has been issued: do not wait to fill batches any more."""
@@ -190,6 +270,10 @@ class CallbackSUT(SUT, ABC):
     @abstractmethod
     def issue(self, queries: Sequence[Query], sink: Sink) -> None:
         """Accept ``queries`` and return; report to ``sink`` from any thread."""
+
+    def issue_block(self, block: QueryBlock, sink: Sink) -> None:
+        """Accept the one query of Offline as arrays; an engine that has no use for them leaves this alone."""
+        self.issue(block, sink)
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,9 +8,12 @@ from collections.abc import Callable, Iterable, Sequence
 from time import monotonic_ns
 from typing import Any, Final, Protocol
 
-from fairmark.drive.inprocess.sink import ENDED, EventSink
+import numpy as np
+
+from fairmark.drive.inprocess.sink import EventSink
+from fairmark.drive.inprocess.states import ENDED
 from fairmark.samples.sample import Sample
-from fairmark.sut.api import BatchSUT, CallbackSUT, Done, Query, SyncSUT
+from fairmark.sut.api import BatchSUT, CallbackSUT, Query, QueryBlock, SyncSUT
 
 __all__ = ["BatchEngine", "CallbackEngine", "Engine", "SampleOf", "SyncEngine"]
 
@@ -35,8 +38,17 @@ class Engine(Protocol):
     def answers_here(self, samples: int) -> bool:
         """Whether `answer` may take a query of so many samples, when nothing else is in flight."""
 
+    def answer_one(self, seq: int, sample: Sample) -> None:
+        """Answer one issued query and return when it has ended."""
+
     def answer(self, seqs: range) -> None:
         """Answer the issued queries ``seqs`` and return when they have ended."""
+
+    def answer_block(self, block: QueryBlock) -> None:
+        """Answer the issued samples of the one Offline query, at most `at_once` of them."""
+
+    def hand_one(self, seq: int, sample: Sample) -> None:
+        """Take one issued query and return at once."""
 
     def hand(self, seqs: range) -> None:
         """Take the issued queries ``seqs`` and return at once."""
@@ -66,10 +78,28 @@ class SyncEngine:
         """One query at a time needs no thread; the samples of one query may share threads out."""
         return samples == 1 or self.at_once == 1
 
+    def answer_one(self, seq: int, sample: Sample) -> None:
+        """Run its generator to the end."""
+        sink = self._sink
+        try:
+            sink.consume(seq, self._generate(sample))
+        # SystemExit out of an engine must not end a thread in silence either.
+        except BaseException as error:  # noqa: BLE001 - recorded as the query's failure
+            sink.raised(seq, error)
+
     def answer(self, seqs: range) -> None:
         """Run the generators one after the other."""
         for seq in seqs:
-            self._consume(seq)
+            self.answer_one(seq, self._sample_of(seq))
+
+    def answer_block(self, block: QueryBlock) -> None:
+        """As `answer`."""
+        for query in block:
+            self.answer_one(query.seq, query.sample)
+
+    def hand_one(self, seq: int, sample: Sample) -> None:
+        """Leave it to the threads."""
+        self.hand(range(seq, seq + 1))
 
     def hand(self, seqs: range) -> None:
         """Leave them to the threads, which are started at the first call."""
@@ -90,22 +120,7 @@ class SyncEngine:
     def _serve(self) -> None:
         while (seq := self._inbox.get()) != _CLOSE:
             if self._sink.state[seq] < ENDED:
-                self._consume(seq)
-
-    def _consume(self, seq: int) -> None:
-        sink, state = self._sink, self._sink.state
-        event = sink.event
-        try:
-            for value in self._generate(self._sample_of(seq)):
-                ended = state[seq] >= ENDED
-                event(seq, value)
-                if ended:
-                    break
-        # SystemExit out of an engine must not end a thread in silence either.
-        except BaseException as error:  # noqa: BLE001 - recorded as the query's failure
-            sink.raised(seq, error)
-        if state[seq] < ENDED:
-            sink.no_end(seq)
+                self.answer_one(seq, self._sample_of(seq))
 
 
 class BatchEngine:
@@ -129,10 +144,23 @@ class BatchEngine:
         """With nothing else in flight there is nothing to wait for."""
         return True
 
+    def answer_one(self, seq: int, sample: Sample) -> None:
+        """Infer a batch of one."""
+        self._infer((seq,), [sample])
+
     def answer(self, seqs: range) -> None:
         """Infer in slices of the largest batch."""
         for start in range(0, len(seqs), self.at_once):
-            self._infer(seqs[start : start + self.at_once])
+            self._infer_of(seqs[start : start + self.at_once])
+
+    def answer_block(self, block: QueryBlock) -> None:
+        """Infer all of it at once."""
+        first = int(block.seq[0])
+        self._infer(range(first, first + len(block)), block.samples)
+
+    def hand_one(self, seq: int, sample: Sample) -> None:
+        """Leave it to the gathering thread."""
+        self.hand(range(seq, seq + 1))
 
     def hand(self, seqs: range) -> None:
         """Leave them to the gathering thread, which is started at the first call."""
@@ -158,7 +186,7 @@ class BatchEngine:
                 continue
             batch = [seq]
             closing = self._fill(batch, monotonic_ns() + round(self._sut.max_wait_ms * 1e6))
-            self._infer([seq for seq in batch if self._sink.state[seq] < ENDED])
+            self._infer_of([seq for seq in batch if self._sink.state[seq] < ENDED])
             if closing:
                 return
 
@@ -176,14 +204,17 @@ class BatchEngine:
                 batch.append(seq)
         return False
 
-    def _infer(self, seqs: Sequence[int]) -> None:
-        if not seqs:
-            return
+    def _infer_of(self, seqs: Sequence[int]) -> None:
+        if seqs:
+            self._infer(seqs, [self._sample_of(seq) for seq in seqs])
+
+    def _infer(self, seqs: Sequence[int], samples: Sequence[Sample]) -> None:
         sink = self._sink
         try:
-            answers: Any = self._sut.infer([self._sample_of(seq) for seq in seqs])
+            answers: Any = self._sut.infer(samples)
             if isinstance(answers, (list, tuple)):
-                self._take_all(seqs, answers)
+                if sink.done_all(seqs, answers):
+                    return
             else:
                 self._take_each(seqs, answers)
         except BaseException as error:  # noqa: BLE001 - recorded as the query's failure
@@ -193,16 +224,6 @@ class BatchEngine:
         for seq in seqs:
             if sink.state[seq] < ENDED:
                 sink.no_end(seq)
-
-    def _take_all(self, seqs: Sequence[int], answers: Sequence[Done]) -> None:
-        """One answer per sample; the position says whose."""
-        event = self._sink.event
-        for seq, answer in zip(seqs, answers, strict=False):
-            event(seq, answer)
-        for extra in answers[len(seqs) :]:
-            self._sink.violate(
-                "unknown_seq", None, monotonic_ns(), f"{type(extra).__name__} beyond the batch"
-            )
 
     def _take_each(self, seqs: Sequence[int], answers: Iterable[tuple[int, Any]]) -> None:
         event, size = self._sink.event, len(seqs)
@@ -224,8 +245,10 @@ class CallbackEngine:
         self, sut: CallbackSUT, sink: EventSink, sample_of: SampleOf, flush: Callable[[], None]
     ) -> None:
         self._issue = sut.issue
+        self._issue_block = sut.issue_block
         self._flush = flush
         self._sink = sink
+        self._outcome = sink.stamps.outcome
         self._sample_of = sample_of
         self._ended: queue.SimpleQueue[int] = queue.SimpleQueue()
         self.at_once = 1 << 62
@@ -234,28 +257,43 @@ class CallbackEngine:
         """Most engines answer a single query before they return."""
         return True
 
+    def answer_one(self, seq: int, sample: Sample) -> None:
+        """Issue it, and wait if it has not ended on return."""
+        self.hand_one(seq, sample)
+        if not self._outcome[seq]:
+            self._await(seq)
+
     def answer(self, seqs: range) -> None:
         """Issue, and wait for what has not ended on return."""
-        sink, outcome = self._sink, self._sink.stamps.outcome
         self.hand(seqs)
         for seq in seqs:
-            if outcome[seq]:
-                continue
-            sink.finished = self._ended.put
-            # What ended before anybody listened is seen in its outcome.
-            while not outcome[seq]:
-                self._ended.get()
-            sink.finished = None
+            self._await(seq)
+
+    def answer_block(self, block: QueryBlock) -> None:
+        """Issue it as it is."""
+        seqs = range(first := int(block.seq[0]), first + len(block))
+        try:
+            self._issue_block(block, self._sink)
+        except BaseException as error:  # noqa: BLE001 - recorded as the query's failure
+            self._raised(seqs, error)
+        outcomes = np.frombuffer(self._outcome, dtype=np.int64)[seqs.start : seqs.stop]
+        for position in np.flatnonzero(outcomes == 0).tolist():
+            self._await(first + position)
+
+    def hand_one(self, seq: int, sample: Sample) -> None:
+        """Issue it."""
+        try:
+            self._issue([Query(seq, sample)], self._sink)
+        except BaseException as error:  # noqa: BLE001 - recorded as the query's failure
+            self._raised((seq,), error)
 
     def hand(self, seqs: range) -> None:
         """Issue all of them in one call."""
-        sample_of, sink = self._sample_of, self._sink
+        sample_of = self._sample_of
         try:
-            self._issue([Query(seq, sample_of(seq)) for seq in seqs], sink)
+            self._issue([Query(seq, sample_of(seq)) for seq in seqs], self._sink)
         except BaseException as error:  # noqa: BLE001 - recorded as the query's failure
-            for seq in seqs:
-                if sink.state[seq] < ENDED:
-                    sink.raised(seq, error)
+            self._raised(seqs, error)
 
     def flush(self) -> None:
         """Pass it on."""
@@ -263,6 +301,18 @@ class CallbackEngine:
 
     def close(self) -> None:
         """Its threads are its own."""
+
+    def _await(self, seq: int) -> None:
+        """Return when ``seq`` has ended; what ended before anybody listened is seen in its outcome."""
+        self._sink.finished = self._ended.put
+        while not self._outcome[seq]:
+            self._ended.get()
+        self._sink.finished = None
+
+    def _raised(self, seqs: Sequence[int], error: BaseException) -> None:
+        for seq in seqs:
+            if self._sink.state[seq] < ENDED:
+                self._sink.raised(seq, error)
 
 
 def _thread(target: Callable[[], None], name: str) -> threading.Thread:

@@ -7,7 +7,8 @@ from collections.abc import AsyncIterator, Callable
 from typing import Final
 
 from fairmark.drive.inprocess.engine import SampleOf
-from fairmark.drive.inprocess.sink import ENDED, GIVEN_UP, EventSink
+from fairmark.drive.inprocess.sink import EventSink
+from fairmark.drive.inprocess.states import ENDED, GIVEN_UP
 from fairmark.drive.pacing import PacerName
 from fairmark.drive.phase import PhaseLoop, Share
 from fairmark.drive.policy import Policy

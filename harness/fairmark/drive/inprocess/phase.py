@@ -16,6 +16,7 @@ from fairmark.drive.inprocess.sink import EventSink
 from fairmark.drive.inprocess.waiting import wait_until
 from fairmark.drive.phase import Share
 from fairmark.drive.policy import Limits, Policy
+from fairmark.sut.api import QueryBlock
 
 __all__ = ["Phase", "SlicePhase", "SolePhase", "ThreadPhase", "ThreadedPhase"]
 
@@ -187,11 +188,18 @@ class SolePhase(ThreadedPhase):
 
 
 class SlicePhase(ThreadedPhase):
-    """The one query of Offline, answered in this thread in slices as large as the engine takes."""
+    """The one query of Offline, answered in this thread in slices as large as the engine takes.
 
-    def __init__(self, part: Share, limits: Limits, engine: Engine, sink: EventSink) -> None:
+    Args:
+        content: its samples; a slice is handed over as arrays.
+    """
+
+    def __init__(
+        self, part: Share, limits: Limits, engine: Engine, sink: EventSink, content: QueryBlock
+    ) -> None:
         super().__init__(part, engine, sink)
         self._limits = limits
+        self._content = content
 
     def run(self, epoch_ns: int) -> str:
         """Answer slice after slice; the limits are tested after each."""
@@ -199,15 +207,15 @@ class SlicePhase(ThreadedPhase):
         wait_until(epoch_ns, self._stopped)
         while self._forced is None and ended is None:
             now = monotonic_ns()
-            start = first_seq + self.issued
-            seqs = range(start, min(start + self._engine.at_once, first_seq + total))
-            self.answering = start
-            self._issue(seqs, now)
-            ended = self._limits.end(self.issued, total, now - epoch_ns)
+            start, end = self.issued, min(self.issued + self._engine.at_once, total)
+            self.answering = first_seq + start
+            self._sink.issue_run(range(first_seq + start, first_seq + end), now)
+            self.issued = end
+            ended = self._limits.end(end, total, now - epoch_ns)
             if ended:
                 self.stopped_ns = now
                 self._engine.flush()
-            self._engine.answer(seqs)
+            self._engine.answer_block(self._content[start:end])
         self.answering = -1
         self.stopped_ns = self.stopped_ns or monotonic_ns()
         reason = self._forced or ended

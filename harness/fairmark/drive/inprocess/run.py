@@ -31,9 +31,9 @@ from fairmark.evidence.recover import LOCK
 from fairmark.evidence.store import DiskFullError
 from fairmark.evidence.tables import write_table
 
-__all__ = ["execute_in_process"]
+__all__ = ["WORKER", "execute_in_process"]
 
-_WORKER: Final = "fairmark.drive.inprocess.worker"
+WORKER: Final = "fairmark.drive.inprocess.worker"
 _WHOLE_QUERY: Final = 1 << 62
 """The worker knows how much of the one Offline query its system takes at once."""
 
@@ -65,7 +65,7 @@ def execute_in_process(job: InProcessJob, *, progress: Report, stop: StopSignal)
             [],
             folder / "evidence" / "logs",
             lock.fileno(),
-            module=_WORKER,
+            module=WORKER,
             patience_s=_CLOSE_PATIENCE_S,
         )
         detail = drive_phases(job, store, crew, progress, stop, flush=_flushed_there)

@@ -9,11 +9,13 @@ the driver itself gave up on may still be reported: that is dropped without a wo
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from threading import Lock
 from time import monotonic_ns
 from typing import Any, Final
 
+from fairmark.drive.inprocess.runs import make_runs
+from fairmark.drive.inprocess.states import BEGUN, ENDED, GIVEN_UP, ISSUED, PLANNED
 from fairmark.errors import EvidenceError
 from fairmark.evidence.columns import FAILURES
 from fairmark.evidence.recorded import (
@@ -29,14 +31,7 @@ from fairmark.evidence.recorded import (
 from fairmark.evidence.store import DETAIL, DiskFullError, LogWriter, Stamps
 from fairmark.sut.api import Chunk, Done, Failed
 
-__all__ = ["BEGUN", "ENDED", "GIVEN_UP", "ISSUED", "PLANNED", "EventSink", "SharedLog"]
-
-PLANNED: Final = 0
-ISSUED: Final = 1
-BEGUN: Final = 2
-ENDED: Final = 3
-GIVEN_UP: Final = 4
-"""States of a query; `BEGUN` has had a chunk, `GIVEN_UP` was ended by the driver."""
+__all__ = ["EventSink", "SharedLog"]
 
 _COMPLETE: Final = ENDS.index("complete")
 _MAX_DETAIL: Final = 500
@@ -76,32 +71,47 @@ class EventSink:
         state: one byte per planned sample, `PLANNED` to `GIVEN_UP`.
         finished: called with the seq after a query has ended, from the thread that ended it; None while
             nobody waits for it.
-        chunk, done, failed: see `fairmark.sut.api.Sink`.
+        chunk, done, failed, done_many: see `fairmark.sut.api.Sink`.
+        done_all: take the list that a batch came back as.
+        issue_run: issue a run of seqs at one time.
+        consume: take what a generator yields.
     """
 
     __slots__ = (
+        "append",
         "chunk",
+        "consume",
         "done",
+        "done_all",
+        "done_many",
         "event",
         "failed",
         "finished",
         "give_up",
         "issue",
+        "issue_run",
         "log",
         "no_end",
+        "number_of",
         "raised",
         "stamps",
         "state",
         "violate",
     )
 
+    append: Callable[[int, int, int, bytes], None]
     chunk: Callable[[int, Chunk], None]
+    consume: Callable[[int, Iterable[Any]], None]
     done: Callable[[int, Done], None]
+    done_all: Callable[[Sequence[int], Sequence[Any]], bool]
+    done_many: Callable[..., None]
     failed: Callable[[int, Failed], None]
     event: Callable[[int, Any], None]
     give_up: Callable[[int, int, str], bool]
     issue: Callable[[int, int], None]
+    issue_run: Callable[[range, int], None]
     no_end: Callable[[int], None]
+    number_of: Callable[[str], int]
     raised: Callable[[int, BaseException], None]
     violate: Callable[..., None]
 
@@ -113,6 +123,7 @@ class EventSink:
         self.log = log
         self.finished: Callable[[int], None] | None = None
         _make(self, crashed)
+        self.issue_run, self.done_all, self.done_many = make_runs(self)
 
 
 def _make(sink: EventSink, crashed: Callable[[BaseException], None]) -> None:
@@ -131,7 +142,7 @@ def _make(sink: EventSink, crashed: Callable[[BaseException], None]) -> None:
     def violate(kind: str, seq: object, t_ns: int, remark: str = "") -> None:
         known = isinstance(seq, int) and 0 <= seq < len(state)
         number = seq if isinstance(seq, int) and known else -1
-        text = remark if known else f"{remark} of {seq!r}"
+        text = remark if known or seq is None else f"{remark} of {seq!r}"
         append(VIOLATION, number, t_ns, bytes([VIOLATIONS.index(kind)]) + _short(text))
 
     def issue(seq: int, t_ns: int) -> None:
@@ -162,7 +173,7 @@ def _make(sink: EventSink, crashed: Callable[[BaseException], None]) -> None:
             append(DETAIL, seq, t_ns, _short(detail))
         end(seq, t_ns, ENDS.index(kind))
 
-    def name_reason(reason: str) -> int:
+    def number_of(reason: str) -> int:
         with naming:
             if reason not in reasons:
                 append(REASON, len(reasons) + 1, clock(), reason.encode())
@@ -183,7 +194,7 @@ def _make(sink: EventSink, crashed: Callable[[BaseException], None]) -> None:
             return
         try:
             reason = event.finish_reason
-            status[seq] = reasons.get(reason) or name_reason(reason)
+            status[seq] = reasons.get(reason) or number_of(reason)
             if event.usage is not None or event.token_ids is not None or event.data is not None:
                 append(ENDING, seq, t_ns, _ending(event))
         except (*_NOT_THE_API, EvidenceError) as error:
@@ -191,7 +202,12 @@ def _make(sink: EventSink, crashed: Callable[[BaseException], None]) -> None:
             violate("wrong_type", seq, t_ns, "Done")
             fail(seq, t_ns, "malformed", f"{type(event).__name__}: {error}")
             return
-        end(seq, t_ns, _COMPLETE)
+        # `end`, written out: a call here is a tenth of what a query costs.
+        completed[seq] = t_ns
+        outcome[seq] = _COMPLETE
+        finished = sink.finished
+        if finished is not None:
+            finished(seq)
 
     def chunk(seq: int, event: Chunk) -> None:
         t_ns = clock()
@@ -253,6 +269,20 @@ def _make(sink: EventSink, crashed: Callable[[BaseException], None]) -> None:
         else:
             not_an_event(seq, value, clock(), f"a {kind.__name__} is not an event")
 
+    def consume(seq: int, values: Iterable[Any]) -> None:
+        """Take all that a generator yields, up to the first thing after its end."""
+        ended = False
+        for value in values:
+            if type(value) is Done:
+                done(seq, value)
+            else:
+                event(seq, value)
+            if ended:
+                return
+            ended = state[seq] >= ENDED
+        if not ended:
+            no_end(seq)
+
     def raised(seq: int, error: BaseException) -> None:
         """The plugin raised ``error`` over ``seq``."""
         t_ns = clock()
@@ -278,6 +308,7 @@ def _make(sink: EventSink, crashed: Callable[[BaseException], None]) -> None:
     sink.chunk, sink.done, sink.failed = chunk, done, failed
     sink.event, sink.issue, sink.raised = event, issue, raised
     sink.no_end, sink.give_up, sink.violate = no_end, give_up, violate
+    sink.append, sink.consume, sink.number_of = append, consume, number_of
 
 
 def _ending(done: Done) -> bytes:

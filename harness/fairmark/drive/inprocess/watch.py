@@ -16,7 +16,8 @@ import numpy as np
 
 from fairmark.drive.health import Health
 from fairmark.drive.inprocess.phase import Phase
-from fairmark.drive.inprocess.sink import BEGUN, ENDED, EventSink
+from fairmark.drive.inprocess.sink import EventSink
+from fairmark.drive.inprocess.states import BEGUN, ENDED
 from fairmark.drive.orders import Orders
 from fairmark.evidence.control import Control, WorkerBlock
 from fairmark.evidence.recorded import ENDS
@@ -188,6 +189,9 @@ class Watch(threading.Thread):
             if issued[seq] + timeout_ns > now:
                 break
             flight.phase.give_up(seq, now, "stalled" if state[seq] == BEGUN else "timeout")
+            if issued[seq] + timeout_ns + self._orders.drain_ns <= now:
+                # A system that blocks the event loop keeps it from giving up on anything.
+                self._abandon("sut_failed", "the system did not let go of the event loop")
         stopped_ns = flight.phase.stopped_ns
         if stopped_ns and now - stopped_ns > self._orders.drain_ns:
             self._abort(flight, now, "drain_timeout")

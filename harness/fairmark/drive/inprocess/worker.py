@@ -12,19 +12,25 @@ import sys
 import threading
 import time
 import traceback
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 from time import monotonic_ns
 from typing import Any, Final, TypeVar
 
+import numpy as np
+import numpy.typing as npt
+
 from fairmark.drive.health import Health, freeze_heap
 from fairmark.drive.inprocess.content import read_samples
 from fairmark.drive.inprocess.engine import BatchEngine, CallbackEngine, Engine, SampleOf, SyncEngine
 from fairmark.drive.inprocess.loop_phase import LoopPhase, TaskSender
+from fairmark.drive.inprocess.loop_stream import LoopStreamPhase
 from fairmark.drive.inprocess.phase import SlicePhase, SolePhase, ThreadedPhase, ThreadPhase
 from fairmark.drive.inprocess.plugin import PluginOrder, Shape, read_plugin
 from fairmark.drive.inprocess.sink import EventSink, SharedLog
+from fairmark.drive.inprocess.tight import SchedulePhase, StreamPhase, is_schedule, is_stream
 from fairmark.drive.inprocess.waiting import sharpen_timers
 from fairmark.drive.inprocess.watch import Watch
 from fairmark.drive.orders import Orders, PhaseOrders, make_policy, read_orders
@@ -36,17 +42,19 @@ from fairmark.evidence.json_file import write_json
 from fairmark.evidence.live import LiveStore, open_store
 from fairmark.evidence.store import DiskFullError
 from fairmark.samples.sample import Sample
-from fairmark.sut.api import SUT, AsyncSUT, BatchSUT, CallbackSUT, SyncSUT
+from fairmark.sut.api import SUT, AsyncSUT, BatchSUT, CallbackSUT, QueryBlock, SyncSUT
 
-__all__ = ["main"]
+__all__ = ["main", "make_engine"]
 
 _SWITCH_INTERVAL_S: Final = 50e-6
 """A thread that is due waits this long for a busy one, not the 5 ms that Python starts with."""
 
 _PERMISSION_S: Final = 0.002
+_BLOCK: Final = 65_536
 _CLOSE_PATIENCE_S: Final = 3.0
 
 
+Int64s = npt.NDArray[np.int64]
 T = TypeVar("T")
 
 
@@ -88,10 +96,11 @@ class Worker:
         self._watch.start()
         try:
             sut = self._open()
-            if self._plugin.shape == "async" and isinstance(sut, AsyncSUT):
-                _run_loop(self._phases_on_loop(sut))
-            else:
-                self._phases(_engine(sut, self._plugin.shape, self._sink, self._sample_of, self._flush))
+            with ExitStack() as profiling:
+                if self._plugin.traces is not None:
+                    _ask("profile", lambda: profiling.enter_context(sut.profile()))
+                self._drive(sut)
+                _ask("profile", profiling.close)
             _ask("unload", sut.unload)
         except _SystemError as error:
             print(error, file=sys.stderr)
@@ -99,6 +108,12 @@ class Worker:
                 self._block.finish(self._number, "sut_failed", monotonic_ns())
         finally:
             self._close()
+
+    def _drive(self, sut: SUT) -> None:
+        if self._plugin.shape == "async" and isinstance(sut, AsyncSUT):
+            _run_loop(self._phases_on_loop(sut))
+        else:
+            self._phases(make_engine(sut, self._plugin.shape, self._sink, self._sample_of, self._flush))
 
     def _open(self) -> SUT:
         sut = self._sut = _ask("the plugin", self._plugin.make)
@@ -115,7 +130,12 @@ class Worker:
         for number, phase in enumerate(self._store.phases):
             part = self._share(number)
             driven = _threaded_phase(
-                self._orders.phases[number], part, engine, self._sink, by_sample=phase.by_sample
+                self._orders.phases[number],
+                part,
+                engine,
+                self._sink,
+                self._content(number),
+                by_sample=phase.by_sample,
             )
             self._announce(number)
             while not (released := self._released(number)) and not self._unwanted():
@@ -132,31 +152,44 @@ class Worker:
     async def _phases_on_loop(self, sut: AsyncSUT) -> None:
         """Drive them on one event loop, which engines may bind themselves to."""
         for number, phase in enumerate(self._store.phases):
-            part, orders = self._share(number), self._orders.phases[number]
-            if phase.by_sample:
-                orders = replace(orders, slots=sut.max_in_flight or part.units)
-            policy = make_policy(orders, part.units, part.due_ns, 0, 1)
-            sender = TaskSender(sut, self._sink, self._sample_of)
-            driven = LoopPhase(part, policy, sender, self._flush, self._orders.pacer)
+            driven = self._loop_phase(sut, self._share(number), number)
             loop = type(asyncio.get_running_loop()).__module__.partition(".")[0]
             self._facts.update(loop=loop, pacer=driven.pacer_name)
             self._announce(number)
             while not (released := self._released(number)) and not self._unwanted():
                 await asyncio.sleep(_PERMISSION_S)
             if released:
-                self._watch.begin(number, driven, part.first_seq, phase.samples)
+                self._watch.begin(number, driven, self._store.first_seq[number], phase.samples)
                 self._finish(number, await driven.run(self._control.epoch_ns(number)))
             else:
                 self._finish(number, self._watch.stop_reason())
             if self._block.reason(number) in FATAL:
                 return
 
+    def _loop_phase(self, sut: AsyncSUT, part: Share, number: int) -> LoopPhase | LoopStreamPhase:
+        """The way to drive a phase on the loop that suits the scenario."""
+        phase, orders = self._store.phases[number], self._orders.phases[number]
+        if phase.by_sample:
+            orders = replace(orders, slots=sut.max_in_flight or part.units)
+        elif is_stream(orders, part):
+            samples = self._phase_samples
+            return LoopStreamPhase(part, orders.limits, sut, self._sink, samples, self._flush)
+        policy = make_policy(orders, part.units, part.due_ns, 0, 1)
+        sender = TaskSender(sut, self._sink, self._sample_of)
+        return LoopPhase(part, policy, sender, self._flush, self._orders.pacer)
+
     def _share(self, number: int) -> Share:
         """All of a phase: there is one worker."""
         self._number = number
         phase = self._store.phases[number]
-        self._phase_samples = [self._library[index] for index in phase.sample_index.tolist()]
+        self._phase_samples = list(_pick(self._library, phase.sample_index))
         return Share.of(phase, self._store.first_seq[number], 0, 1)
+
+    def _content(self, number: int) -> QueryBlock:
+        """All samples of a phase."""
+        first, phase = self._store.first_seq[number], self._store.phases[number]
+        seqs = np.arange(first, first + phase.samples, dtype=np.int64)
+        return QueryBlock(seqs, phase.sample_index, self._phase_samples)
 
     def _sample_of(self, seq: int) -> Sample:
         return self._phase_samples[seq - self._store.first_seq[self._number]]
@@ -216,7 +249,13 @@ class Worker:
         os._exit(0)
 
 
-def _engine(
+def _pick(library: Mapping[int, Sample], indexes: Int64s) -> Iterator[Sample]:
+    """The samples ``indexes``; block by block, for a list of a million numbers is larger than the samples."""
+    for start in range(0, len(indexes), _BLOCK):
+        yield from map(library.__getitem__, indexes[start : start + _BLOCK].tolist())
+
+
+def make_engine(
     sut: SUT, shape: Shape, sink: EventSink, sample_of: SampleOf, flush: Callable[[], None]
 ) -> Engine:
     """The engine of the shape that was picked."""
@@ -230,15 +269,19 @@ def _engine(
 
 
 def _threaded_phase(
-    orders: PhaseOrders, part: Share, engine: Engine, sink: EventSink, *, by_sample: bool
+    orders: PhaseOrders, part: Share, engine: Engine, sink: EventSink, content: QueryBlock, *, by_sample: bool
 ) -> ThreadedPhase:
     """The way to drive a phase that suits scenario and engine."""
     if by_sample and orders.warmup is None and engine.takes_slices:
-        return SlicePhase(part, orders.limits, engine, sink)
+        return SlicePhase(part, orders.limits, engine, sink, content)
     if by_sample:
         orders = replace(orders, slots=min(engine.at_once, part.units))
     policy = make_policy(orders, part.units, part.due_ns, 0, 1)
     samples = 1 if part.offsets is None else part.offsets[1] - part.offsets[0]
+    if not by_sample and is_schedule(orders, part):
+        return SchedulePhase(part, orders.limits, engine, sink, content.samples)
+    if not by_sample and is_stream(orders, part):
+        return StreamPhase(part, orders.limits, engine, sink, content.samples)
     if orders.slots == 1 and engine.answers_here(samples):
         return SolePhase(part, policy, engine, sink)
     return ThreadPhase(part, policy, engine, sink)
