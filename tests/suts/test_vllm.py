@@ -165,7 +165,7 @@ def test_a_server_is_described_by_what_it_says_and_leaves_nothing(
     assert claims["engine"] == "vLLM"
     assert claims["version"] == "0.0-fake"
     assert claims["weights_sha256"] == hashlib.sha256(b"weights").hexdigest()
-    assert (claims["precision"], claims["context_tokens"]) == ("bfloat16", "2048")
+    assert (claims["precision"], claims["context_tokens"]) == ("bfloat16", 2048)
     assert (claims["quantization"], claims["kv_cache_precision"]) == (None, None)
     assert claims["prompt_cache"] is True
     assert claims["environment"] == {
