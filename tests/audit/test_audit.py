@@ -12,6 +12,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 import zstandard
+from tests.audit.forging import change_rows, edit, forge
 
 from fairmark.audit.audit import AuditReport, audit
 from fairmark.bundle.manifest import MANIFEST, list_files, parse_manifest
@@ -19,7 +20,6 @@ from fairmark.bundle.seal import seal
 from fairmark.bundle.tree import walk
 from fairmark.errors import InputError
 from fairmark.evidence.closing import evidence_digests
-from tests.audit.forging import change_rows, edit, forge
 
 SYSTEM = {
     "schema": "fairmark/system/1",

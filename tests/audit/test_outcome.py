@@ -11,11 +11,11 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.audit.forging import change_rows, edit, forge
 
 from fairmark.audit.audit import audit
 from fairmark.audit.outcome import ends_steady
 from fairmark.drive.policy import BLOCK, WarmupRule
-from tests.audit.forging import change_rows, edit, forge
 
 Change = Callable[[dict[str, Any]], object]
 

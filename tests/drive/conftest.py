@@ -106,6 +106,10 @@ class Bench:
         }
         return RunJob(**{**given, **changes})
 
+    def read(self, folder: Path) -> Ran:
+        """A run that is already there."""
+        return Ran(folder)
+
     def run(
         self, kind: str, sut: Any, *overrides: str, stop: StopSignal | None = None, **changes: Any
     ) -> Ran:

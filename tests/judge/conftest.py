@@ -61,11 +61,17 @@ def columns(phase: str, first_seq: int, start_ns: int, rng: np.random.Generator)
         "sample_index": (seq % 10).tolist(),
         "phase": [phase] * n,
         "worker": [0] * n,
-        "input_tokens": rng.integers(50, 100, n).tolist(),
+        "connection_new": (seq % 1000 == 7).tolist(),
+        "input_tokens": (50 + 5 * (seq % 10)).tolist(),
         "output_tokens": [4] * n,
         **{name: [value] * n for name, value in texts.items()},
         "failure": missing,
     }
+
+
+def anchor(at_s: int) -> dict[str, int]:
+    """Both clocks of the environment."""
+    return {"wall_us": 1_800_000_000_000_000 + at_s * 1_000_000, "monotonic_us": at_s * 1_000_000}
 
 
 Change = Callable[[dict[str, list[Any]]], None]
@@ -81,17 +87,18 @@ def evidence(change: Change | None = None) -> Evidence:
     queries = {name: accuracy[name] + performance[name] for name in accuracy}
     planned = ("phase", "seq", "query", "sample_index", "scheduled_ns")
     rows = [json.dumps({"a": "yes", "q": f"question {i}"}, separators=(",", ":")) for i in range(10)]
-    gauge = {"source": ["s"], "t_ns": [1000 * MS], "name": ["requests_running"], "value": [4.05]}
+    beats = {"worker": [0, 0], "t_ns": [MS, 60_000 * MS], "name": ["busy_fraction"] * 2, "value": [0.1, 0.2]}
+    gauge = {"source": ["s"], "t_ns": [1000 * MS], "name": ["requests_running"], "value": [5.0]}
     return Evidence(
         queries=table("queries", queries),
         events=table("events", {}),
         outputs=table("outputs", {"seq": queries["seq"], "text": ["yes"] * len(queries["seq"])}),
         samples=table("samples", {"index": list(range(10)), "row": rows}),
         plan=table("plan", {name: queries[name] for name in planned}),
-        health=table("health", {}),
+        health=table("health", beats),
         telemetry=table("telemetry", gauge),
         workers=[{"worker": 0, "ceiling": {"qps": 10_000.0}}],
-        environment={},
+        environment={"before": {"clock": anchor(0)}, "after": {"clock": anchor(90)}},
     )
 
 

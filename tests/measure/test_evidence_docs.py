@@ -9,7 +9,7 @@ from pathlib import Path
 
 from jsonschema import Draft202012Validator
 
-from fairmark.evidence.columns import EVENT_KINDS, FAILURES, PHASES
+from fairmark.evidence.columns import EVENT_KINDS, FAILURES, FLAGS, PHASES
 from fairmark.evidence.tables import TABLES
 
 DOCS = (Path(__file__).parents[2] / "docs" / "evidence.md").read_text("utf-8")
@@ -26,8 +26,21 @@ def test_the_page_has_every_column_with_its_type():
 
 
 def test_the_page_has_every_failure_kind():
-    listed = re.findall(r"^\| `(\w+)` \| [^|]+ \|$", DOCS, re.MULTILINE)
-    assert listed == list(FAILURES)
+    assert _listed("Failure kinds, a closed list") == list(FAILURES)
+
+
+def test_the_page_has_every_flag_and_decoders_set_no_other():
+    assert _listed("Flags do not make a success a failure") == list(FLAGS)
+    package = Path(__file__).parents[2] / "harness" / "fairmark"
+    code = "".join(p.read_text("utf-8") for p in (package / "wire").glob("*.py"))
+    assert set(re.findall(r'flags\.add\("(\w+)"\)', code)) == set(FLAGS)
+
+
+def _listed(title: str) -> list[str]:
+    """The names in the first column of the table under a line."""
+    _, _, after = DOCS.partition(f"{title}:\n\n")
+    rows = after.partition("\n\n")[0].splitlines()[2:]
+    return [name for row in rows for name in re.findall(r"`(\w+)`", row.split("|")[1])]
 
 
 def test_the_schema_has_every_column_and_every_closed_list():

@@ -225,6 +225,7 @@ def _facts(answer: Answer) -> dict[str, Any]:
         "finish_reason": response.finish_reason,
         "failure": answer.failure,
         "failure_detail": answer.failure_detail,
+        "flags": answer.flags,
         "output_sha256": answer.output_sha256,
     }
     if response.http_status is not None:

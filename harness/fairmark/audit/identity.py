@@ -54,9 +54,8 @@ def _check_scenario(subject: Subject, problems: Problems) -> None:
 def _check_mode(subject: Subject, problems: Problems) -> None:
     """The phases of the plan are what the mode says: rules are chosen by it."""
     planned = {str(name) for name in subject.evidence.plan["phase"].unique().to_pylist()} - {"warmup"}
-    counted = {"submission": {"accuracy", "performance"}}.get(
-        subject.record["mode"], {subject.record["mode"]}
-    )
+    mode = subject.record["mode"]
+    counted = {"submission": {"accuracy", "performance"}, "profile": set()}.get(mode, {mode})
     if planned != counted:
         problems.error(
             "audit.mode",

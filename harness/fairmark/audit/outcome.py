@@ -35,7 +35,7 @@ def check_outcome(subject: Subject, problems: Problems) -> None:
 
 def _contradictions(subject: Subject) -> Iterator[str]:
     outcome = subject.record["outcome"]
-    terms = read_terms(subject.scenario.document)
+    terms = read_terms(subject.scenario.document, rows=len(subject.library))
     yield from _as_a_whole(subject, outcome)
     before_ns: int | None = None
     for entry in outcome["phases"]:

@@ -53,11 +53,12 @@ def check_traffic(subject: Subject, problems: Problems) -> None:
 
 def _redrawn(subject: Subject, problems: Problems) -> dict[str, Plan] | None:
     scenario, recorded = subject.scenario, subject.record["plan"]
-    if scenario.arrivals.trace is not None:
+    trace = scenario.arrivals.trace
+    if trace is not None and not trace.startswith("fairmark:"):
         problems.warning(
             "audit.plan-not-redrawn",
             PLAN,
-            f"the arrivals come from the recording {scenario.arrivals.trace}, which runs do not carry",
+            f"the arrivals come from the recording {trace}, which runs do not carry",
             "compare the plan with the recording itself",
         )
         return None
@@ -194,7 +195,7 @@ def _workers(subject: Subject) -> Int64s:
     workers = subject.scenario.settings.workers
     plan = subject.evidence.plan
     shares = [
-        share_of(of_phase(plan, name), workers, by_sample=subject.scenario.scenario == "Offline")
+        share_of(of_phase(plan, str(name)), workers, by_sample=subject.scenario.scenario == "Offline")
         for name in dict.fromkeys(plan["phase"].to_pylist())
     ]
     return np.concatenate([np.empty(0, np.int64), *shares])

@@ -60,13 +60,26 @@ def ceilings(
     if how == "none":
         return None
     path = cache_folder() / f"ceiling-{_key(workers, cores, pacer)}.json"
-    if how == "cached" and path.exists():
-        remembered: list[dict[str, Any]] = json.loads(path.read_text(encoding="utf-8"))
+    remembered = _remembered(path, workers) if how == "cached" else None
+    if remembered is not None:
         return remembered
     measured = _measure(workers, cores, pacer)
     path.parent.mkdir(parents=True, exist_ok=True)
     write_json(path, measured)
     return measured
+
+
+def _remembered(path: Path, workers: int) -> list[dict[str, Any]] | None:
+    """What was measured before; None if nothing was, or a damaged file is all that is left of it."""
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return None
+    figures = ("qps", "lag_p50_ns", "lag_p99_ns")
+    whole = isinstance(found, list) and all(
+        isinstance(one, dict) and all(type(one.get(name)) is int for name in figures) for one in found
+    )
+    return found if whole and len(found) == workers else None
 
 
 def _key(workers: int, cores: Sequence[int], pacer: PacerName | None) -> str:

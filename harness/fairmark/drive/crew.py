@@ -129,6 +129,7 @@ class Crew:
         """Look at the workers until each of them is done or has exited."""
         closing_since_ns = 0
         while True:
+            self.control.beat(monotonic_ns())
             watch()
             gone = [number for number, process in enumerate(self._processes) if process.poll() is not None]
             self._spread(phase, gone)

@@ -8,6 +8,7 @@ import sys
 import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from time import monotonic_ns
 from typing import Any, Final
 
@@ -24,6 +25,8 @@ _BEAT_NS: Final = 2_000_000
 _STALL_NS: Final = 1_000_000
 _SLOW_BEAT_S: Final = 0.005
 _SAMPLE_NS: Final = 1_000_000_000
+_SHORTEST_NS: Final = 10_000_000
+"""Over less time the accounting of CPU time is too coarse to give a fraction."""
 
 
 def freeze_heap() -> None:
@@ -31,6 +34,14 @@ def freeze_heap() -> None:
     gc.collect()
     gc.freeze()
     gc.disable()
+
+
+def _waited_ns() -> int:
+    """How long this process's first thread has waited for a core since it began; 0 where nobody counts."""
+    try:
+        return int(Path("/proc/self/schedstat").read_text(encoding="ascii").split()[1])
+    except OSError:
+        return 0
 
 
 class Health:
@@ -58,14 +69,14 @@ class Health:
         self._pause_began_ns = 0
         self._pauses: deque[tuple[int, int]] = deque()
         self._sampled_ns = 0
-        self._cpu_ns = 0
+        self._cpu_ns = self._waited_ns = 0
         self._steal_s = 0.0
 
     def start(self) -> None:
         """Begin watching."""
         gc.callbacks.append(self._collecting)
         self._sampled_ns, self._cpu_ns = monotonic_ns(), time.process_time_ns()
-        self._steal_s = self._stolen_s()
+        self._steal_s, self._waited_ns = self._stolen_s(), _waited_ns()
         if self._loop is not None:
             self._start_beats(self._loop)
 
@@ -79,7 +90,10 @@ class Health:
             self._handle = loop.call_later(_SLOW_BEAT_S, self._slow_beat, loop)
 
     def stop(self) -> None:
-        """Stop watching."""
+        """Stop watching, with a last sample for the time since the one before it."""
+        now = monotonic_ns()
+        if now - self._sampled_ns >= _SHORTEST_NS:
+            self._write(now)
         gc.callbacks.remove(self._collecting)
         self._log_pauses()
         if self._timer is not None and self._loop is not None:
@@ -89,18 +103,25 @@ class Health:
             self._handle.cancel()
 
     def sample(self, now: int) -> None:
-        """Once a second: CPU used, CPU stolen by the hypervisor, memory, and the gauges."""
+        """Once a second: CPU used, used or waited for, and stolen by the hypervisor; memory; the gauges."""
+        if now - self._sampled_ns >= _SAMPLE_NS:
+            self._write(now)
+
+    def _write(self, now: int) -> None:
         elapsed_ns = now - self._sampled_ns
-        if elapsed_ns < _SAMPLE_NS:
-            return
         cpu_ns, steal_s = time.process_time_ns(), self._stolen_s()
         self._log.health("cpu_fraction", now, (cpu_ns - self._cpu_ns) / elapsed_ns)
+        waited_ns = _waited_ns()
+        self._log.health(
+            "busy_fraction", now, (cpu_ns - self._cpu_ns + waited_ns - self._waited_ns) / elapsed_ns
+        )
         self._log.health("steal_fraction", now, (steal_s - self._steal_s) / (elapsed_ns / 1e9))
         self._log.health("resident_bytes", now, psutil.Process().memory_info().rss)
         for name, gauge in self._gauges.items():
             self._log.health(name, now, gauge())
         self._log_pauses()
         self._sampled_ns, self._cpu_ns, self._steal_s = now, cpu_ns, steal_s
+        self._waited_ns = waited_ns
 
     def stalled(self, now: int, late_ns: int) -> None:
         """Something that was due ran ``late_ns`` late; short delays are no stalls."""

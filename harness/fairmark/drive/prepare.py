@@ -6,7 +6,7 @@ import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
@@ -27,10 +27,14 @@ from fairmark.evidence.live import LIVE, LivePhase, LiveStore, create_store
 from fairmark.evidence.requests import requests_sha256
 from fairmark.evidence.store import DiskFullError
 from fairmark.evidence.tables import write_table
+from fairmark.samples.sample import Sample
 from fairmark.sut.api import Endpoint
 from fairmark.wire.dialects import Dialect, dialect
 
 __all__ = ["Ready", "make_folder", "make_ready", "prepare_store"]
+
+_GREETING: Final = "Hello."
+"""What a first request says where every sample is going to be counted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +69,7 @@ def make_ready(job: RunJob, progress: Report) -> Ready:
     orders = make_orders(job, endpoints)
     check_descriptors(job, orders)
     bodies = _render(job, speech)
-    observed = _probe(job, endpoints, bodies, speech, progress)
+    observed = _probe(job, endpoints, speech, progress)
     progress(Progress("calibrate"))
     workers = job.scenario.settings.workers
     measured = ceilings(job.calibration, workers=workers, cores=orders.cores, pacer=job.pacer)
@@ -82,18 +86,38 @@ def _render(job: RunJob, speech: Dialect) -> dict[int, bytes]:
     }
 
 
-def _probe(
-    job: RunJob, endpoints: Sequence[Endpoint], bodies: Mapping[int, bytes], speech: Dialect, progress: Report
-) -> dict[str, Any]:
-    """Ask every endpoint for the first sample of the first phase."""
+def _probe(job: RunJob, endpoints: Sequence[Endpoint], speech: Dialect, progress: Report) -> dict[str, Any]:
+    """Ask every endpoint something that the run does not count, so that no cache knows an answer of it."""
     if not job.probe:
         return {}
     progress(Progress("probe"))
-    body = bodies[int(job.plans[job.phases[0]].sample_index[0])]
+    body = speech.render(_uncounted(job), model=job.sut.model, stream=job.sut.stream, extra=job.sut.extra)
     timeout_s = job.scenario.run.query_timeout_s
     return {
         "endpoints": [probe(e, body, speech, stream=job.sut.stream, timeout_s=timeout_s) for e in endpoints]
     }
+
+
+def _uncounted(job: RunJob) -> Sample:
+    """A sample that no counted phase sends: of the warm-up, else of the rest, else a greeting."""
+    counted = {i for name in job.phases if name != "warmup" for i in job.plans[name].sample_index.tolist()}
+    warmup = job.plans["warmup"].sample_index.tolist() if "warmup" in job.plans else []
+    for index in (*warmup, *range(len(job.library))):
+        if index not in counted:
+            return job.library.sample(index)
+    like = job.library.sample(0)
+    chat = like.prompt is not None and not isinstance(like.prompt, str)
+    return replace(
+        like,
+        data={},
+        prompt=None
+        if like.prompt is None
+        else [{"role": "user", "content": _GREETING}]
+        if chat
+        else _GREETING,
+        token_ids=None if like.token_ids is None else like.token_ids[:1],
+        reference=None,
+    )
 
 
 def _with_observed(orders: Orders, observed: Mapping[str, Any]) -> Orders:

@@ -29,6 +29,7 @@ _OF_ANSWER: Final = (
     "last_token_ns",
     "failure",
     "failure_detail",
+    "flags",
     "output_sha256",
 )
 

@@ -14,6 +14,7 @@ __all__ = [
     "EVENTS",
     "EVENT_KINDS",
     "FAILURES",
+    "FLAGS",
     "HEALTH",
     "OUTPUTS",
     "PHASES",
@@ -29,7 +30,7 @@ __all__ = [
     "TokenSource",
 ]
 
-CONTRACT: Final = "fairmark/evidence/1"
+CONTRACT: Final = "fairmark/evidence/2"
 
 Phase = Literal["warmup", "performance", "accuracy"]
 PHASES: Final[tuple[Phase, ...]] = ("warmup", "performance", "accuracy")
@@ -77,6 +78,19 @@ FAILURES: Final[dict[Failure, str]] = {
 }
 """The closed list of failure kinds, with what each means."""
 
+FLAGS: Final = (
+    "token_counts_differ",
+    "extra_choices",
+    "tokens_after_finish",
+    "no_end_marker",
+    "unfinished_event",
+    "data_after_end_marker",
+    "bytes_after_end",
+    "not_streamed",
+    "streamed_unasked",
+)
+"""The closed list of remarks that decoders make about responses; docs/evidence.md says what each means."""
+
 # Column name -> Arrow type, as pyarrow spells it in `pyarrow.type_for_alias`, or "dictionary" for
 # low-cardinality strings. pyarrow itself is imported only where tables are written or read.
 
@@ -105,6 +119,7 @@ QUERIES: Final[dict[str, str]] = {
     "failure": "dictionary",
     "failure_detail": "string",
     "http_status": "int32",
+    "flags": "dictionary",  # what the decoder remarked, sorted, with spaces between
     "output_sha256": "string",
 }
 

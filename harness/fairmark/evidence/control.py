@@ -34,7 +34,7 @@ _HEADER_WORDS: Final = 64
 _WORKER_WORDS: Final = 64
 _PHASES: Final = 8
 
-_RELEASED, _STOP_LEVEL, _STOP_REASON, _EPOCHS = 0, 1, 2, 8
+_RELEASED, _STOP_LEVEL, _STOP_REASON, _COORDINATOR_ALIVE, _EPOCHS = 0, 1, 2, 3, 8
 _ALIVE, _READY, _ISSUED, _COMPLETED, _FAILED, _CONNECTIONS = range(6)
 _REASONS, _ENDED, _SENT_ALL = 16, 24, 32
 
@@ -130,6 +130,15 @@ class Control:
         if not self._words[_STOP_REASON]:
             self._words[_STOP_REASON] = STOP_REASONS.index(reason)
         self._words[_STOP_LEVEL] = max(level, self._words[_STOP_LEVEL])
+
+    def beat(self, now_ns: int) -> None:
+        """Say that the coordinator is alive."""
+        self._words[_COORDINATOR_ALIVE] = now_ns
+
+    @property
+    def alive_ns(self) -> int:
+        """The time of the coordinator's last beat; 0 before the first."""
+        return self._words[_COORDINATOR_ALIVE]
 
     @property
     def stop_level(self) -> int:

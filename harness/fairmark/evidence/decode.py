@@ -34,6 +34,11 @@ class Answer:
     failure_detail: str | None
     output_sha256: str | None
 
+    @property
+    def flags(self) -> str | None:
+        """The remarks of the decoder, as the column has them."""
+        return " ".join(sorted(self.response.flags)) or None
+
 
 def output_sha256(text: str) -> str:
     """SHA-256 of an output's text in UTF-8."""

@@ -7,6 +7,7 @@ import os
 import platform
 import socket
 import sys
+import time
 from datetime import UTC, datetime
 from importlib import metadata
 from pathlib import Path
@@ -40,6 +41,7 @@ def environment() -> dict[str, Any]:
     memory = psutil.virtual_memory()
     return {
         "utc": datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z"),
+        "clock": _anchor(),
         "host": hashed_host(),
         "cpu_model": _cpu_model(),
         "cores_logical": psutil.cpu_count(),
@@ -56,6 +58,13 @@ def environment() -> dict[str, Any]:
         "python_implementation": sys.implementation.name,
         "packages": {name: _version(name) for name in _PACKAGES},
     }
+
+
+def _anchor() -> dict[str, int]:
+    """The wall clock and CLOCK_MONOTONIC at one moment, in µs: the closest of a few tries."""
+    tries = [(time.monotonic_ns(), time.time_ns(), time.monotonic_ns()) for _ in range(5)]
+    before, wall, after = min(tries, key=lambda one: one[2] - one[0])
+    return {"wall_us": wall // 1000, "monotonic_us": (before + after) // 2000}
 
 
 def _version(package: str) -> str | None:

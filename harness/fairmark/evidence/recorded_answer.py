@@ -74,6 +74,7 @@ def _response(
         ids = [i for _, chunk in chunks for i in chunk.token_ids or ()]
     counted = ending.output_tokens if ids is None else len(ids)
     source = "ids" if ids is not None else "usage"
+    differ = ids is not None and ending.output_tokens not in (None, len(ids))
     return Response(
         http_status=None,
         events=events,
@@ -86,6 +87,7 @@ def _response(
         output_tokens=counted,
         output_token_source=None if counted is None else source,
         cached_tokens=ending.cached_tokens,
+        flags=("token_counts_differ",) if differ else (),
     )
 
 

@@ -11,7 +11,9 @@ from typing import Final
 from fairmark.errors import EvidenceError
 from fairmark.evidence.closing import close_run
 from fairmark.evidence.journal import Journal
-from fairmark.evidence.live import LIVE, open_store
+from fairmark.evidence.live import LIVE, LiveStore, open_store
+from fairmark.evidence.recorded import EVENTS
+from fairmark.evidence.store import OUTCOMES
 
 __all__ = ["LOCK", "Recovered", "recover"]
 
@@ -19,6 +21,11 @@ LOCK: Final = "lock"
 """Inside the live store: locked by the coordinator and every worker for as long as they live."""
 
 _PATIENCE_S: Final = 5.0
+
+_BROKEN: Final = frozenset(OUTCOMES.index(name) for name in ("eof", "reset", "connect"))
+_ABORTED: Final = OUTCOMES.index("aborted")
+_DYING_NS: Final = 500_000_000
+"""A server that is killed just before the coordinator breaks its connections just before the last beat."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +66,7 @@ def recover(folder: Path) -> Recovered:
         last = len(store.phases) - 1
         if not control.stop_reason and not all(worker.reason(last) for worker in control.workers):
             control.request_stop(2, "terminated")
+        _void_what_broke(store, control.alive_ns)
         Journal(folder / "evidence" / "journal.jsonl").append("recovering")
         detail = "the run was killed before it could close its log; recovered afterwards"
         closed = close_run(folder, detail=detail, after=None)
@@ -69,6 +77,18 @@ def recover(folder: Path) -> Recovered:
         completed=sum(sealed.completed.values()),
         aborted=sealed.never_ended,
     )
+
+
+def _void_what_broke(store: LiveStore, alive_ns: int) -> None:
+    """Connections that broke as the run was killed say nothing about the server, which may have been killed
+    with it: such queries were aborted. Before the coordinator's last sign of life they count as they are.
+    """
+    if store.dialect == EVENTS or not alive_ns:
+        return
+    stamps = store.columns(write=True).stamps
+    for seq, (outcome, completed) in enumerate(zip(stamps.outcome, stamps.completed, strict=True)):
+        if outcome in _BROKEN and completed > alive_ns - _DYING_NS:
+            stamps.outcome[seq] = _ABORTED
 
 
 def _take(descriptor: int, folder: Path) -> None:

@@ -61,6 +61,7 @@ HEALTH_NAMES: Final = (
     "in_flight",
     "connections_lost",
     "resident_bytes",
+    "busy_fraction",
 )
 
 OUTCOMES: Final = (

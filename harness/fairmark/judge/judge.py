@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Any, Final, TypeAlias
+from collections.abc import Mapping
+from typing import Any, Final
 
+from fairmark.judge.applying import Answer, Satisfies, applying
 from fairmark.judge.pointer import MISSING, resolve
 from fairmark.judge.rules import Outcome, Rule, Ruleset
 from fairmark.judge.vocabulary import checker, comparisons_in, is_number
 from fairmark.judge.words import fill
 
 __all__ = ["judge"]
-
-Satisfies: TypeAlias = Callable[[Any, Mapping[str, Any]], bool]
 
 _TYPES: Final = {"string": str, "boolean": bool, "array": list, "object": dict}
 
@@ -21,11 +20,12 @@ def judge(record: Mapping[str, Any], ruleset: Ruleset) -> dict[str, Any]:
     """The verdict on ``record`` (``verdict`` of ``schemas/run.schema.json``).
 
     VALID when every error-level rule that applies passes; INSUFFICIENT when those that do not pass only lack
-    queries or time; INVALID otherwise, and when no rule applies. "Not evaluable" never passes.
+    queries or time; INVALID otherwise, and when no rule applies. "Not evaluable" never passes, and a rule of
+    which the record does not tell whether it applies is not evaluable.
     """
     satisfies = checker(record)
-    applying = [rule for rule in ruleset.rules if rule.applies is None or satisfies(record, rule.applies)]
-    results = [_result(rule, record, satisfies) for rule in applying]
+    asked = [(rule, _applies(rule, record, satisfies)) for rule in ruleset.rules]
+    results = [_result(rule, applies, record, satisfies) for rule, applies in asked if applies is not False]
     broken = [r for r in results if r["severity"] == "error" and r["outcome"] != "pass"]
     warned = [r for r in results if r["severity"] == "warning" and r["outcome"] != "pass"]
     reasons = [result["message"] for result in broken]
@@ -37,9 +37,15 @@ def judge(record: Mapping[str, Any], ruleset: Ruleset) -> dict[str, Any]:
         "verdict": _verdict(results, broken),
         "reasons": reasons,
         "warnings": [result["message"] for result in warned],
-        "not_applicable": [rule.id for rule in ruleset.rules if rule not in applying],
+        "not_applicable": [rule.id for rule, applies in asked if applies is False],
         "rules": results,
     }
+
+
+def _applies(rule: Rule, record: Mapping[str, Any], satisfies: Satisfies) -> Answer:
+    if rule.applies is None:
+        return True
+    return applying(rule.applies, record, satisfies, rule.optional)
 
 
 def _verdict(results: list[dict[str, Any]], broken: list[dict[str, Any]]) -> str:
@@ -50,11 +56,14 @@ def _verdict(results: list[dict[str, Any]], broken: list[dict[str, Any]]) -> str
     return "INVALID"
 
 
-def _result(rule: Rule, record: Mapping[str, Any], satisfies: Satisfies) -> dict[str, Any]:
+def _result(rule: Rule, applies: Answer, record: Mapping[str, Any], satisfies: Satisfies) -> dict[str, Any]:
     lacking = _lacking(rule, record)
     found = resolve(record, rule.at)
     outcome: Outcome
-    if lacking is not None:
+    if isinstance(applies, str):
+        outcome = "not_evaluable"
+        message = f"{rule.title} cannot be judged: whether it applies depends on {applies}, which is missing"
+    elif lacking is not None:
         outcome, message = rule.missing, f"{rule.title} cannot be judged: {lacking}"
     elif satisfies(found, rule.schema):
         outcome, message = "pass", rule.title

@@ -15,7 +15,7 @@ from typing import Any, Literal
 
 from fairmark.errors import InputError
 from fairmark.judge.vocabulary import comparisons_in, unknown_keywords
-from fairmark.judge.words import UNITS, placeholders
+from fairmark.judge.words import REMARK, UNITS, placeholders
 
 __all__ = ["Rule", "Ruleset", "load_ruleset", "shipped_rulesets"]
 
@@ -32,6 +32,8 @@ class Rule:
         needs: the JSON type of each pointer that must be there and not null before ``schema`` is asked.
         schema: JSON Schema 2020-12 with the keywords of `fairmark.judge.vocabulary`.
         applies: a schema over the whole record; where it does not hold the rule is left out. None: always.
+        optional: pointers in ``applies`` that a record may lack; where others are missing, it is not known
+            whether the rule applies.
         expected, message: templates (`fairmark.judge.words`) for what is demanded and for what is wrong.
         failing: the outcome when ``schema`` does not hold: ``fail``, or ``insufficient`` when a longer run
             could pass.
@@ -49,6 +51,7 @@ class Rule:
     needs: Mapping[str, str]
     schema: Mapping[str, Any]
     applies: Mapping[str, Any] | None
+    optional: tuple[str, ...]
     expected: str
     message: str
     failing: Outcome
@@ -170,9 +173,13 @@ def _rule(file: Traversable) -> Rule:
         _check_schema(document.get(field, {}), file, field)
     for field in ("expected", "message"):
         for _, unit in placeholders(document[field]):
-            if unit is not None and unit not in UNITS:
+            if unit is not None and unit not in (*UNITS, REMARK):
                 raise InputError(
-                    "is no unit", source=str(file), field=field, value=unit, accepted=", ".join(UNITS)
+                    "is no unit",
+                    source=str(file),
+                    field=field,
+                    value=unit,
+                    accepted=", ".join((*UNITS, REMARK)),
                 )
     if document["at"] not in document["needs"]:
         raise InputError(
@@ -199,6 +206,7 @@ def _rule(file: Traversable) -> Rule:
             )
         },
         applies=document.get("applies"),
+        optional=tuple(document.get("optional", ())),
         failing=document.get("failing", "fail"),
         missing=document.get("missing", "not_evaluable"),
         document=document,

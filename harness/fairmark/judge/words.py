@@ -10,7 +10,7 @@ from typing import Any, Final
 from fairmark.judge.pointer import MISSING, resolve
 from fairmark.judge.vocabulary import is_number
 
-__all__ = ["UNITS", "fill", "placeholders"]
+__all__ = ["REMARK", "UNITS", "fill", "placeholders"]
 
 _PLACEHOLDER: Final = re.compile(r"\{(/[^{}|]*)(?:\|(\w+))?\}")
 
@@ -33,6 +33,9 @@ UNITS: Final[dict[str, Callable[[float], str]]] = {
 """How a number is shown; ``ms`` and ``s`` take nanoseconds, as the record holds them;
 ``seconds`` rounds up."""
 
+REMARK: Final = "remark"
+"""In place of a unit: the value in brackets after a space, or nothing where there is none."""
+
 
 def placeholders(template: str) -> list[tuple[str, str | None]]:
     """(pointer, unit) of each placeholder in ``template``."""
@@ -44,6 +47,8 @@ def fill(template: str, record: Mapping[str, Any]) -> str:
 
     def show(match: re.Match[str]) -> str:
         value, unit = resolve(record, match[1]), match[2]
+        if unit == REMARK:
+            return "" if value is MISSING or value is None else f" ({value})"
         if value is MISSING or value is None:
             return "none"
         if unit and is_number(value):

@@ -14,6 +14,7 @@ __all__ = [
     "Flags",
     "Int64s",
     "between",
+    "byte_lengths",
     "floats",
     "int64s",
     "kinds",
@@ -44,6 +45,12 @@ def floats(table: pa.Table, name: str) -> npt.NDArray[np.float64]:
     """The values of a double column that are not null."""
     values: npt.NDArray[np.float64] = table[name].drop_null().to_numpy()
     return values
+
+
+def byte_lengths(table: pa.Table, name: str) -> Int64s:
+    """The size of each string of a column in UTF-8; null is 0."""
+    sizes: Int64s = _compute.fill_null(_compute.binary_length(table[name]), 0).cast(pa.int64()).to_numpy()
+    return sizes
 
 
 def total(values: Int64s) -> int:

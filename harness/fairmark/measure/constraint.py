@@ -65,13 +65,16 @@ def _bound(latency: Judged, bound_ns: int, fraction: float) -> dict[str, Any]:
             "bound_ns": bound_ns,
             "n": n,
             "over": int(latency.over(bound_ns).sum()),
-            "over_allowed": n - 1 - int(n * fraction),
+            "over_allowed": n - 1 - int(n * fraction) if n else None,
             "failed": failed,
             "not_applicable": int(latency.exempt.sum()),
             "unmeasured": int((~latency.counted & ~latency.exempt).sum()),
             "at_percentile_ns": at_percentile(measured, failed, fraction),
         },
-        {"at_percentile_ns": "infinite: too many queries failed" if n else "no query has this latency"},
+        {
+            "over_allowed": "no query has this latency",
+            "at_percentile_ns": "infinite: too many queries failed" if n else "no query has this latency",
+        },
     )
 
 
@@ -130,5 +133,8 @@ def _e2e(phase: Phase) -> Judged:
 def _excess(bounds: Mapping[str, Mapping[str, Any]], phase: Phase, limits: Limits) -> int:
     """By how many samples a class misses; at most 0 when it holds. What was not measured is not held."""
     failures = int((~phase.ok).sum()) - int(limits.max_failure_rate * len(phase))
-    misses = [int(b["over"] + b["unmeasured"] - b["over_allowed"]) for b in bounds.values()]
+    # Where no query has the latency even none over is one too many.
+    misses = [
+        int(b["over"] + b["unmeasured"] - (b["over_allowed"] if b["n"] else -1)) for b in bounds.values()
+    ]
     return max([failures, *misses])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Any
 
 import numpy as np
@@ -30,9 +31,18 @@ def counts(phase: Phase, terms: Terms) -> dict[str, Any]:
             "failed": issued - completed,
             "by_failure": tally(select(phase.table, ~phase.ok), "failure", null="aborted"),
             "failure_rate": ratio(issued - completed, issued),
+            "flags": _flags(phase),
             "out_of_order": int(phase.out_of_order().sum()),
             "judged_queries": issued if terms.kind == "Offline" else queries,
             "min_queries": terms.min_query_count,
         },
         {"failure_rate": "nothing was issued"},
     )
+
+
+def _flags(phase: Phase) -> dict[str, int]:
+    """How many successes carry each remark of the decoder."""
+    found: Counter[str] = Counter()
+    for flags, count in tally(select(phase.table, phase.ok), "flags").items():
+        found.update(dict.fromkeys(flags.split(), count))
+    return dict(sorted(found.items()))

@@ -66,9 +66,9 @@ def _phase(evidence: Evidence, terms: Terms, name: str) -> dict[str, Any]:
         "early_stopping": stopping(phase, terms),
         "concurrency": concurrency(phase, evidence.telemetry),
         "steady": steady(phase, terms),
-        "client": client(phase, terms, evidence.health, evidence.workers),
+        "client": client(phase, terms, evidence.health, evidence.workers, evidence.environment),
         "delivery": delivery(phase, terms, evidence.plan),
-        "tokens": tokens(phase, chunks, terms),
+        "tokens": tokens(phase, chunks, terms, evidence.outputs),
         "two_stages": two_stages(phase, terms),
         "loadgen": as_loadgen(phase, terms),
     }

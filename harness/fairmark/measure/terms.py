@@ -30,7 +30,10 @@ class Limits:
 
 @dataclass(frozen=True, slots=True)
 class Terms:
-    """The parts of a scenario that numbers depend on, in the units of the evidence."""
+    """The parts of a scenario that numbers depend on, in the units of the evidence.
+
+    ``slots`` is how many queries a closed loop keeps in flight; None where queries do not wait for others.
+    """
 
     kind: ScenarioKind
     generates_tokens: bool
@@ -45,12 +48,20 @@ class Terms:
     cv: float | None
     target_qps: float | None
     workers: int
+    slots: int | None
+    think_ns: int
     max_output_tokens: int | None
+    longest_stop_bytes: int
 
     @property
     def open_loop(self) -> bool:
         """Whether queries have a time of their own; only Server has an arrival process."""
         return self.kind == "Server"
+
+    @property
+    def bounded(self) -> bool:
+        """Whether any latency is bounded."""
+        return any(limits.bounds_ns for limits in (self.limits, *self.classes.values()))
 
     @property
     def send_lag_limit_ns(self) -> int:
@@ -99,5 +110,8 @@ def read_terms(document: Mapping[str, Any], *, rows: int | None = None) -> Terms
         cv=arrivals.get("cv"),
         target_qps=settings.get("target_qps"),
         workers=settings["workers"],
+        slots={"SingleStream": 1, "MultiStream": 1, "Concurrency": settings.get("concurrency")}.get(kind),
+        think_ns=round(arrivals["think_time_s"] * _NS_PER_S),
         max_output_tokens=document["generation"].get("max_output_tokens"),
+        longest_stop_bytes=max((len(s.encode()) for s in document["generation"].get("stop", ())), default=0),
     )

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
+import pyarrow as pa
 
-from fairmark.measure.arrow import Int64s, present, select, tally, total
+from fairmark.measure.arrow import Int64s, byte_lengths, int64s, kinds, present, select, tally, total
 from fairmark.measure.chunks import Chunks
 from fairmark.measure.distribution import lengths
 from fairmark.measure.latency import NO_TOKENS
@@ -16,8 +17,12 @@ from fairmark.measure.undefined import group, ratio, undefined
 
 __all__ = ["tokens"]
 
+_UNSEEN: Final = 8
+"""Tokens of an answer that leave no byte: its end, a leading space that some tokenizers drop, an unfinished
+character at the end."""
 
-def tokens(phase: Phase, chunks: Chunks, terms: Terms) -> dict[str, Any]:
+
+def tokens(phase: Phase, chunks: Chunks, terms: Terms, outputs_table: pa.Table) -> dict[str, Any]:
     """Token accounting over successes."""
     if not terms.generates_tokens:
         return undefined(NO_TOKENS)
@@ -45,6 +50,8 @@ def tokens(phase: Phase, chunks: Chunks, terms: Terms) -> dict[str, Any]:
             "cached_share": None if cached is None or input_sum is None else ratio(cached, input_sum),
             "tokens_per_chunk": None if output_sum is None else ratio(output_sum, len(chunks)),
             "event_token_mismatch": _mismatches(phase, chunks),
+            "over_bytes": _over_bytes(phase, terms, outputs_table),
+            "input_varying": _varying(phase),
             "over_limit": _over_limit(outputs, terms.max_output_tokens),
             "limit_hit_share": ratio(reasons.get("length", 0), succeeded),
         },
@@ -71,6 +78,30 @@ def _lengths(values: Int64s, missing: str) -> dict[str, Any]:
 def _over_limit(outputs: Int64s, limit: int | None) -> int:
     """Successes that count more tokens than the scenario lets a system generate: the count is made up."""
     return 0 if limit is None else int(np.count_nonzero(outputs > limit))
+
+
+def _over_bytes(phase: Phase, terms: Terms, outputs: pa.Table) -> int:
+    """Successes for which ``usage`` counts more output tokens than the answer can be made of.
+
+    A token that can be seen is at least one byte of text or reasoning. `_UNSEEN` more are let pass, and a
+    stop sequence, whose tokens are generated and cut off. Tool calls are left out: their text is not kept.
+    """
+    size = np.zeros(len(phase), dtype=np.int64)
+    order = np.argsort(seq := int64s(outputs, "seq"))
+    if len(order):
+        row = np.minimum(np.searchsorted(seq[order], phase.seq), len(order) - 1)
+        held = byte_lengths(outputs, "text") + byte_lengths(outputs, "reasoning")
+        size = np.where(seq[order][row] == phase.seq, held[order][row], 0)
+    told = phase.ok & kinds(phase.table, "output_token_source", "usage")
+    told &= ~kinds(phase.table, "finish_reason", "tool_calls", "function_call")
+    return int(np.count_nonzero(told & (phase.output_tokens > size + _UNSEEN + terms.longest_stop_bytes)))
+
+
+def _varying(phase: Phase) -> int:
+    """Samples that were sent more than once and came back with different input token counts."""
+    counted = phase.ok & present(phase.input_tokens)
+    pairs = np.unique(np.stack([phase.sample_index[counted], phase.input_tokens[counted]]), axis=1)
+    return int(np.count_nonzero(np.unique(pairs[0], return_counts=True)[1] > 1))
 
 
 def _mismatches(phase: Phase, chunks: Chunks) -> int:

@@ -31,6 +31,10 @@ _REFILL_PAUSE_NS: Final = 1_000_000_000
 _STALE_NS: Final = 2_000_000_000
 """Well before servers give up on a connection that has sent nothing; 5 s is usual."""
 
+_IDLE_NS: Final = 4_000_000_000
+"""The same for a connection that has carried queries: one that is sent just as the server closes an idle
+connection is lost, and the loss would be booked as the server's."""
+
 _MAX_DETAIL: Final = 500
 _OWN_LIMITS: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.EADDRNOTAVAIL})
 """Failures to connect that say nothing about the server: out of descriptors or of ports."""
@@ -72,7 +76,9 @@ class Pool:
         return len(self.connections) < self.wanted if self.persistent else not self.idle
 
     def close_stale(self, now: int) -> None:
-        """Close what a server that does not keep connections may be about to close itself."""
+        """Close what the server may be about to close itself; the longest idle come first."""
+        while self.persistent and self.idle and now - self.idle[0].idle_since_ns > _IDLE_NS:
+            self.idle[0].close()
         if not self.persistent:
             for connection in [c for c in self.idle if now - c.opened_ns > _STALE_NS]:
                 connection.close()

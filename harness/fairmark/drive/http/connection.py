@@ -41,6 +41,7 @@ class Connection(asyncio.Protocol):
         "_transport",
         "_write",
         "answered",
+        "idle_since_ns",
         "opened_ns",
         "seq",
     )
@@ -57,14 +58,14 @@ class Connection(asyncio.Protocol):
         self._status = 0
         self._reusable = False
         self.answered = False
-        self.opened_ns = 0
+        self.opened_ns = self.idle_since_ns = 0
         self.seq = _NONE
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Remember the transport; the pool decides what the connection is for."""
         self._transport = cast(asyncio.Transport, transport)  # uvloop's are not subclasses
         self._write = self._transport.write
-        self.opened_ns = monotonic_ns()
+        self.opened_ns = self.idle_since_ns = monotonic_ns()
         self._pool.remember(self)
 
     def start(self, seq: int, request: bytes) -> None:
@@ -131,6 +132,7 @@ class Connection(asyncio.Protocol):
         seq, status = self.seq, self._status
         self.seq, self._status = _NONE, 0
         if self._reusable and self._pool.persistent:
+            self.idle_since_ns = now
             self._pool.idle.append(self)
         else:
             self.close()
