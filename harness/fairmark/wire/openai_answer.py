@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 from fairmark.wire.json_text import NotJsonError, loads, one_line
@@ -10,6 +10,9 @@ from fairmark.wire.json_text import NotJsonError, loads, one_line
 __all__ = ["Answer", "Piece", "chat_piece", "completion_piece"]
 
 _GENERATED: Final = frozenset({"content", "reasoning", "tool"})
+_TEXT_ONLY: Final[tuple[Any, ...]] = ([], None, None, set(), [], None, None, None, None)
+_LESSONS: Final = 4
+"""How often a response may change its ways before every document is read the long way."""
 
 
 Piece = tuple[str, str, bool]
@@ -62,8 +65,11 @@ class Answer:
         "_ids",
         "_input",
         "_input_ids",
+        "_lessons",
         "_output",
         "_piece",
+        "_prefix",
+        "_suffix",
         "_uncounted",
         "_without_ids",
         "ended",
@@ -94,6 +100,8 @@ class Answer:
         self._output: int | None = None
         self._cached: int | None = None
         self._counted = 0
+        self._prefix = self._suffix = b""
+        self._lessons = _LESSONS
 
     def take(self, data: bytes, name: bytes) -> tuple[str | None, int | None]:
         """Add one document.
@@ -102,6 +110,71 @@ class Answer:
             The kind of the event, and the number of tokens in it where the wire says that. The kind is None
             for a document that says nothing, such as a keep-alive object.
         """
+        known = len(self.text)
+        taken = self._take_document(data, name)
+        if self._lessons and len(self.text) > known and self.finish_reason is None and not name:
+            self._lessons -= 1
+            self._learn(data)
+        return taken
+
+    def take_alike(self, data: Sequence[bytes], names: Sequence[bytes], start: int) -> int:
+        """Add the documents from ``start`` on that are known to hold some text and nothing else.
+
+        Same result as `take` with each of them, many times faster.
+
+        Returns:
+            How many these are; each is of kind content, without a number of tokens.
+        """
+        texts, known = self.text, len(self.text)
+        prefix, suffix, first, last = self._prefix, self._suffix, len(self._prefix), -len(self._suffix)
+        if not prefix:
+            return 0
+        for number in range(start, len(data)):
+            document = data[number]
+            if names[number] or not (document.startswith(prefix) and document.endswith(suffix)):
+                break
+            text = _plain_text(document[first:last])
+            if not text:
+                break
+            texts.append(text)
+        taken = len(texts) - known
+        if taken and self.finish_reason is not None:
+            self.flags.add("tokens_after_finish")
+        return taken
+
+    def _learn(self, data: bytes) -> None:
+        """See what comes before and after the text in ``data``: most documents of a stream differ in it only.
+
+        The text is a JSON string without escapes, so that a document with the same bytes around another such
+        string says the same but for its text, if one does. One is read here, the long way, to know that.
+        """
+        text = self.text[-1]
+        quoted = f'"{text}"'.encode("utf-8", "surrogatepass")
+        if _plain_text(quoted[1:-1]) is None or data.count(quoted) != 1:
+            return
+        before, _, after = data.partition(quoted)
+        prefix, suffix, other = before + b'"', b'"' + after, f"{text}~"
+        trial = Answer(self._piece)
+        trial._take_document(prefix + other.encode() + suffix, b"")
+        if trial.text == [other] and trial._facts() == _TEXT_ONLY:
+            self._prefix, self._suffix = prefix, suffix
+
+    def _facts(self) -> tuple[Any, ...]:
+        """All but the text."""
+        return (
+            self.reasoning,
+            self.finish_reason,
+            self.failure,
+            self.flags,
+            self._ids,
+            self._input_ids,
+            self._input,
+            self._output,
+            self._cached,
+        )
+
+    def _take_document(self, data: bytes, name: bytes) -> tuple[str | None, int | None]:
+        """Add one document, whatever it is."""
         try:
             document = loads(data)
             if not isinstance(document, dict):
@@ -234,6 +307,15 @@ class Answer:
     def cached_tokens(self) -> int | None:
         """How many prompt tokens came from the server's prefix cache, as it says."""
         return self._cached
+
+
+def _plain_text(raw: bytes) -> str | None:
+    """The text of a JSON string that needs no escapes; None for others, and for some that do not either."""
+    try:
+        text = raw.decode()
+    except UnicodeDecodeError:
+        return None
+    return text if text.isprintable() and '"' not in text and "\\" not in text else None
 
 
 def _kind_without_output(reason: Any, ids: Any) -> str:

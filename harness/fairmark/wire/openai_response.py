@@ -7,7 +7,6 @@ events is the number of messages, and what another tool measured from messages c
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
@@ -22,6 +21,7 @@ __all__ = ["decode"]
 _REJECTED: Final = frozenset({429, 503})
 _CANCELLED: Final = frozenset({"abort", "aborted", "cancelled", "canceled"})
 _END_MARKER: Final = b"[DONE]"
+_new_tuple: Final = tuple.__new__
 
 
 def decode(
@@ -99,11 +99,25 @@ def _is_stream(message: Message, stream: bool | None) -> bool:
 
 def _streamed(message: Message, reads: Sequence[Read], answer: Answer) -> list[Event]:
     events: list[Event] = []
-    sent, known = sse.events(message.body), message.ends
-    for position, (data, name, end) in enumerate(zip(sent.data, sent.names, sent.ends, strict=True), 1):
+    sent = sse.events(message.body)
+    known, ends = message.ends, sent.ends
+    read = position = 0
+    while position < len(ends):
+        alike = answer.take_alike(sent.data, sent.names, position)
+        for end in ends[position : position + alike]:
+            while known[read] < end:
+                read += 1
+            # Half the price of Event(…), which is a Python function.
+            events.append(_new_tuple(Event, (reads[read].arrival_ns, read, "content", None)))
+        position += alike
+        if position == len(ends):
+            break
+        data, end = sent.data[position], ends[position]
+        position += 1
         if not data:
             continue
-        read = bisect_left(known, end)
+        while known[read] < end:
+            read += 1
         arrival_ns = reads[read].arrival_ns
         if data.startswith(b"[") and data.strip() == _END_MARKER:
             answer.ended = True
@@ -111,7 +125,7 @@ def _streamed(message: Message, reads: Sequence[Read], answer: Answer) -> list[E
             if any(sent.data[position:]):
                 answer.flags.add("data_after_end_marker")
             break
-        kind, n_tokens = answer.take(data, name)
+        kind, n_tokens = answer.take(data, sent.names[position - 1])
         if kind is not None:
             events.append(Event(arrival_ns, read, kind, n_tokens))
     if not answer.ended:
