@@ -94,13 +94,23 @@ def test_layers_override_each_other() -> None:
 
 @pytest.mark.parametrize(
     ("text", "value"),
-    [("0x10", 16), ("010", 8), ("08", 0), ("0.5", 0), ("1e3", 1), ("-1", 2**64 - 1), ("9" * 30, 2**64 - 1)],
+    [
+        ("0x10", 16),
+        ("010", 8),
+        ("08", 0),
+        ("0.5", 0),
+        ("1e3", 1),
+        ("-1", 2**64 - 1),
+        ("9" * 30, 2**64 - 1),
+        ("9" * 5000, 2**64 - 1),
+        ("0x" + "0" * 5000 + "7", 7),
+    ],
 )
 def test_whole_numbers_as_strtoull_reads_them(text: str, value: int) -> None:
     resolved = resolve("m", "Server", user=conf(f"*.*.min_query_count = {text}"))
     assert resolved.values["min_query_count"] == value
     exact = text.lstrip("-").isdigit() and text != "08"
-    assert bool(resolved.remarks) is not (exact or text == "0x10")
+    assert bool(resolved.remarks) is not (exact or text.startswith("0x"))
 
 
 def test_what_is_passed_over_is_said() -> None:

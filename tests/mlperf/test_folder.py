@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -13,7 +14,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from fairmark.errors import InputError
-from fairmark.mlperf.folder import read_folder
+from fairmark.mlperf.folder import judge_folder, read_folder
 
 DATA = Path(__file__).parent / "data"
 AUDITED = "loadgen-warning-logged"
@@ -288,6 +289,97 @@ def test_any_damage_gives_findings_and_no_traceback(
     result = read_folder(copy)
     assert result["verdict"] in ("VALID", "INVALID", "INSUFFICIENT")
     json.dumps(result, allow_nan=False)
+
+
+def _cut(content: bytes, a: int, b: int) -> bytes:
+    return content[: a % (len(content) + 1)]
+
+
+def _flip(content: bytes, a: int, b: int) -> bytes:
+    changed = bytearray(content)
+    for step in range(8):
+        changed[(a * (step + 1) + step) % len(changed)] ^= 1 << (b + step) % 8
+    return bytes(changed)
+
+
+def _repeat_lines(content: bytes, a: int, b: int) -> bytes:
+    lines = content.split(b"\n")
+    first = a % len(lines)
+    part = lines[first : first + 1 + b % 50]
+    return b"\n".join([*lines[:first], *part, *part, *lines[first:]])
+
+
+def _drop_lines(content: bytes, a: int, b: int) -> bytes:
+    lines = content.split(b"\n")
+    first = a % len(lines)
+    return b"\n".join([*lines[:first], *lines[first + 1 + b % 50 :]])
+
+
+def _other_digit(content: bytes, a: int, b: int) -> bytes:
+    places = [match.start() for match in re.finditer(rb"[0-9]", content)]
+    place = places[a % len(places)]
+    return content[:place] + b"%d" % (b % 10**12) + content[place + 1 :]
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    case=st.sampled_from(sorted(CASES)),
+    log=st.sampled_from(["mlperf_log_detail.txt", "mlperf_log_detail.txt", "mlperf_log_summary.txt"]),
+    mutate=st.sampled_from([_cut, _flip, _repeat_lines, _drop_lines, _other_digit]),
+    a=st.integers(0, 10**6),
+    b=st.integers(0, 10**12),
+)
+def test_mutated_logs_give_findings_and_no_traceback(
+    tmp_path: Path, case: str, log: str, mutate: Callable[[bytes, int, int], bytes], a: int, b: int
+) -> None:
+    copy = tmp_path / "run"
+    shutil.rmtree(copy, ignore_errors=True)
+    shutil.copytree(DATA / case, copy)
+    (copy / log).write_bytes(mutate((copy / log).read_bytes(), a, b))
+    result = read_folder(copy)
+    assert result["verdict"] in ("VALID", "INVALID", "INSUFFICIENT")
+    json.dumps(result, allow_nan=False, ensure_ascii=False).encode()
+    judged = judge_folder(copy, "mlperf-inference-6.1", benchmark="llama2-70b")
+    json.dumps(judged, allow_nan=False, ensure_ascii=False).encode()
+
+
+WHOLE = b':::MLLOG {"key": "%s", "value": %s, "time_ms": 1.0, "metadata": {"is_error": false}}\n'
+
+
+@pytest.mark.parametrize(
+    ("content", "found"),
+    [
+        (b"", "loadgen-result-missing"),
+        (b"\n" * 1000, "loadgen-result-missing"),
+        (b"\xef\xbb\xbf", "log-byte-order-mark"),
+        (b"\x00" * 5000, "log-line-unreadable"),
+        (b"\xff\xfe:\x00:\x00", "log-not-utf-8"),
+        (b":::MLLOG " + b"[" * 200_000, "log-line-unreadable"),
+        (b":::MLLOG " + b"9" * 1_000_000, "log-line-unreadable"),
+        (WHOLE % (b"result_x", b"1e999"), "log-line-unreadable"),
+        (WHOLE % (b"result_x", b"NaN"), "log-line-unreadable"),
+        (WHOLE % (b"result_x", b"-nan"), "log-not-a-number"),
+        (WHOLE % (b"sut_name", b'"\\ud800"'), "log-line-unreadable"),
+        (WHOLE % (b"effective_target_qps", b"9" * 4000), "log-value-unusable"),
+        (WHOLE % (b"effective_target_latency_percentile", b"0.99999999999"), "loadgen-result-missing"),
+        (WHOLE % (b"sut_name", b'"' + b"x" * 5_000_000 + b'"'), "loadgen-result-missing"),
+    ],
+    ids=range(14),
+)
+def test_strange_detail_logs(tmp_path: Path, content: bytes, found: str) -> None:
+    (tmp_path / "mlperf_log_detail.txt").write_bytes(content)
+    result = read_folder(tmp_path)
+    assert found in ids(result)
+    assert result["verdict"] != "VALID"
+    json.dumps(result, allow_nan=False, ensure_ascii=False).encode()
+
+
+def test_a_percentile_that_rounds_to_100_tests_nothing(folder: Path) -> None:
+    path = folder / "mlperf_log_detail.txt"
+    text = path.read_text()
+    key = '"key": "effective_target_latency_percentile", "value": '
+    path.write_text(re.sub(f"({re.escape(key)})[0-9.]+", r"\g<1>0.9999999999", text))
+    assert "early_stopping_met" not in read_folder(folder)["metrics"]["recomputed"]
 
 
 @settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])

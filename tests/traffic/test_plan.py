@@ -16,7 +16,7 @@ from fairmark.errors import InputError
 from fairmark.scenario.load import parse_scenario
 from fairmark.scenario.model import Scenario, Seeds
 from fairmark.traffic.plan import Plan, make_plan, plan_sha256, run_plan
-from fairmark.traffic.recorded import arrivals_sha256, read_arrivals
+from fairmark.traffic.recorded import arrivals_sha256, read_arrivals, read_embedded_arrivals
 from fairmark.traffic.seeds import derive_seed, effective_seeds
 from fairmark.traffic.settings import DEFAULT_QPS, TrafficSettings, traffic_settings
 from fairmark.traffic.warmup import warmup_plan
@@ -199,7 +199,11 @@ def test_accuracy_of_a_repeated_sample_covers_all() -> None:
             r"settings\.target_qps: asks, with the floors",
         ),
         (50, ["arrivals.process='gamma'", "arrivals.cv=1000"], r"arrivals\.cv: is impossible"),
-        (50, ["run.min_duration_s=1e12"], r"run\.min_duration_s: is not a usable duration"),
+        (
+            50,
+            ["settings.target_qps=1e-6", "run.min_query_count=10000000"],
+            r"settings\.target_qps: makes, with the floors, a schedule of 1e\+13 s",
+        ),
     ],
 )
 def test_what_cannot_be_planned(rows: int, overrides: list[str], message: str) -> None:
@@ -218,7 +222,7 @@ def recorded(tmp_path: Path, text: str, *overrides: str, sha256: str | None = No
 
 
 def test_recorded_arrivals(tmp_path: Path) -> None:
-    s = recorded(tmp_path, "# seconds\n10\n10.5\n\n12\n", "run.min_query_count=3")
+    s = recorded(tmp_path, "# seconds\n10\n10.5\n\n12\n", "run.min_query_count=3", "settings.target_qps=1")
     assert make_plan(s).scheduled_ns.tolist() == [0, 500_000_000, 2_000_000_000]
     accuracy = make_plan(replace(s, mode="accuracy"))
     assert accuracy.scheduled_ns[:5].tolist() == [0, 5 * 10**8, 2 * 10**9, 3 * 10**9, 35 * 10**8]
@@ -230,8 +234,27 @@ TWO_SECONDS_APART = hashlib.sha256(np.array([0, 2 * 10**9], "<i8").tobytes()).he
 def test_a_recording_is_pinned_by_its_arrivals(tmp_path: Path) -> None:
     """By their distances, so that comments and the first one's time do not matter."""
     for text in ("5\n7\n", "# later\n1005\n1007.0\n"):
-        s = recorded(tmp_path, text, "run.min_query_count=2", sha256=TWO_SECONDS_APART)
+        own_rate = ("run.min_query_count=2", "settings.target_qps=0.5")
+        s = recorded(tmp_path, text, *own_rate, sha256=TWO_SECONDS_APART)
         assert s.recorded_ns == (0, 2 * 10**9)
+
+
+def test_a_recording_is_stretched_to_the_rate_that_is_asked_for(tmp_path: Path) -> None:
+    s = recorded(tmp_path, "10\n10.5\n12\n", "run.min_query_count=3", "settings.target_qps=4")
+    assert s.recorded_ns == (0, 125_000_000, 500_000_000)
+    with pytest.raises(InputError, match="no rate to scale"):
+        recorded(tmp_path, "5\n5\n", "run.min_query_count=2")
+
+
+def test_the_embedded_recordings_are_those_of_azure() -> None:
+    conversation = read_embedded_arrivals("fairmark:azure-conv-2023")
+    assert len(conversation) == 19_366
+    # 18:15:46.6805900, 18:15:50.9951690 and 19:14:08.4025270
+    assert conversation[:2] == (0, 4_314_579_000)
+    assert conversation[-1] == 3_501_721_937_000
+    with pytest.raises(InputError, match="no embedded recording") as refusal:
+        read_embedded_arrivals("fairmark:gsm8k-test")
+    assert "fairmark:azure-code-2023" in str(refusal.value)
 
 
 def test_another_recording_is_refused(tmp_path: Path) -> None:

@@ -20,7 +20,11 @@ Mode = Literal["performance", "accuracy"]
     "--mode", type=click.Choice(["performance", "accuracy"]), default="performance", show_default=True
 )
 @click.option(
-    "--repetition", type=click.IntRange(min=0), default=0, show_default=True, help="Fresh schedule seeds."
+    "--repetition",
+    type=click.IntRange(0, 2**31 - 1),
+    default=0,
+    show_default=True,
+    help="Fresh schedule seeds.",
 )
 @json_option
 def plan(scenario: str, overrides: tuple[str, ...], mode: Mode, repetition: int, as_json: bool) -> None:

@@ -52,7 +52,7 @@ _STOPPED = {"interrupted": 130, "terminated": 130, "sut_failed": 3}
     "--ruleset", default="fairmark-open-1", show_default=True, help="A shipped ruleset, or a folder of rules."
 )
 @click.option(
-    "--repetition", type=click.IntRange(min=0), default=0, show_default=True, help="Fresh schedule seeds."
+    "--repetition", type=click.IntRange(0, 2**31 - 1), default=0, show_default=True, help="Fresh schedule seeds."
 )
 @click.option("--calibrate", is_flag=True, help="Measure this client's ceiling anew before the run.")
 @json_option

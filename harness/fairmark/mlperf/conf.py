@@ -24,8 +24,8 @@ Layer = Literal["builtin", "user", "audit"]
 _SPACE: Final = re.compile(r"[ \t\n\v\f\r]+")
 _INTEGER: Final = re.compile(r"([+-]?)(0[xX][0-9a-fA-F]+|0[0-7]*|[1-9][0-9]*)")
 _REAL: Final = re.compile(
-    r"[+-]?(?:(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?|inf(?:inity)?|nan"
-    r"|0[xX](?:[0-9a-f]+\.?[0-9a-f]*|\.[0-9a-f]+)(?:p[+-]?[0-9]+)?)",
+    r"[+-]?(?:(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?|inf(?:inity)?|nan"
+    r"|0[xX](?:[0-9a-f]+(?:\.[0-9a-f]*)?|\.[0-9a-f]+)(?:p[+-]?[0-9]+)?)",
     re.IGNORECASE,
 )
 _UINT64: Final = 1 << 64
@@ -219,7 +219,9 @@ def _whole(text: str) -> int:
         return 0
     sign, digits = match[1], match[2].lower()
     base = 16 if digits.startswith("0x") else 8 if digits.startswith("0") else 10
-    magnitude = int(digits, base)
+    digits = digits.removeprefix("0x").lstrip("0") or "0"
+    # Python refuses to read thousands of digits; 64 bits take no more than 22, in octal.
+    magnitude = _UINT64 if len(digits) > 22 else int(digits, base)
     if magnitude >= _UINT64:
         return _UINT64 - 1
     return -magnitude % _UINT64 if sign == "-" else magnitude

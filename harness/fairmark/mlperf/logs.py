@@ -82,8 +82,8 @@ def read_detail(path: Path, note: Note) -> Detail:
             continue
         text, replaced = _NOT_A_NUMBER.subn(r"\1null", line[len(_PREFIX) :])
         try:
-            entry = _entry(json.loads(text, strict=False), number)
-        except (ValueError, TypeError, KeyError):
+            entry = _entry(_parsed(text), number)
+        except (ValueError, TypeError, KeyError, RecursionError):
             note("log-line-unreadable", "error", "is cut short or damaged: it is not a JSON object", where)
             continue
         if replaced:
@@ -93,6 +93,18 @@ def read_detail(path: Path, note: Note) -> Detail:
             entry = replace(entry, value=None)
         entries.append(entry)
     return Detail(path.name, tuple(entries))
+
+
+def _parsed(text: str) -> Any:
+    """A JSON text that can be written again.
+
+    Raises:
+        ValueError: it is not JSON, or holds NaN, an infinite number or half a surrogate pair.
+        RecursionError: it is nested too deeply.
+    """
+    parsed = json.loads(text, strict=False)
+    json.dumps(parsed, allow_nan=False, ensure_ascii=False).encode()
+    return parsed
 
 
 def _entry(parsed: Any, number: int) -> Entry:
@@ -121,7 +133,7 @@ def read_accuracy(path: Path, note: Note) -> list[dict[str, Any]]:
     text = "\n".join(line for _, line in _lines(path, note)).strip()
     try:
         parsed = json.loads(text) if text else []
-    except ValueError:
+    except (ValueError, RecursionError):
         note("accuracy-log-cut", "warning", "is cut short; only its whole entries are read", path.name)
         objects = (_object(entry.rstrip().rstrip(",")) for entry in text.splitlines())
         parsed = [entry for entry in objects if entry is not None]
@@ -138,7 +150,7 @@ def read_accuracy(path: Path, note: Note) -> list[dict[str, Any]]:
 def _object(text: str) -> dict[str, Any] | None:
     try:
         parsed = json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         return None
     return parsed if isinstance(parsed, dict) else None
 

@@ -17,7 +17,7 @@ from fairmark.mlperf.logs import Detail
 from fairmark.scenario.model import SamplingKind, ScenarioKind, Seeds
 from fairmark.traffic.mt19937 import Mt19937
 from fairmark.traffic.plan import Plan, make_plan
-from fairmark.traffic.settings import HIGHEST_QPS, LOWEST_QPS, TrafficSettings
+from fairmark.traffic.settings import HIGHEST_QPS, LONGEST_NS, LOWEST_QPS, TrafficSettings
 from fairmark.traffic.shuffle import shuffled
 
 __all__ = ["Check", "checks"]
@@ -119,9 +119,9 @@ def _stopped(log: Detail) -> bool | None:
     fraction = log.get("effective_target_latency_percentile")
     if scenario == "Offline":
         return True
-    if fraction is None or n is None or n > _LARGEST_COUNT:
+    target = _target(fraction)
+    if target is None or n is None or n > _LARGEST_COUNT:
         return None
-    target = round(fraction * 100, _PRINTED) * 0.01
     if scenario in ("SingleStream", "MultiStream"):
         return bool(n >= queries_needed(1, target))
     over = log.get("result_overlatency_query_count")
@@ -130,15 +130,22 @@ def _stopped(log: Detail) -> bool | None:
     return bool(n >= queries_needed(over, target))
 
 
+def _target(fraction: float | None) -> float | None:
+    """LoadGen's double for a percentile printed in six digits; None for one that rounds to 0 or 100 %."""
+    target = None if fraction is None else round(fraction * 100, _PRINTED) * 0.01
+    return target if target is not None and 0 < target < 1 else None
+
+
 def _discarded(log: Detail) -> Iterator[Check]:
     """How many of the highest latencies early stopping's sentence leaves out (SingleStream, MultiStream)."""
     n, fraction = log.get("result_query_count"), log.get("effective_target_latency_percentile")
-    if n is None or fraction is None or n > _LARGEST_COUNT:
+    target = _target(fraction)
+    if n is None or target is None or n > _LARGEST_COUNT:
         return
     for key in ("early_stopping_result", "early_stopping_ttft_result", "early_stopping_tpot_result"):
         sentence = re.search(r"discard (\d{1,18}) highest", log.get(key) or "")
         if sentence is not None:
-            computed = tail_size(n, round(fraction * 100, _PRINTED) * 0.01) - 1
+            computed = tail_size(n, target) - 1
             yield Check(key, int(sentence[1]), computed)
 
 
@@ -225,7 +232,8 @@ def _plan(log: Detail) -> Plan | None:
         return None
     per_query = settings.effective_samples_per_query
     queries = max(settings.effective_min_query_count, settings.generation_ns / 1e9 * settings.target_qps)
-    if queries * per_query > _LARGEST_PLAN or settings.same_index >= settings.performance_sample_count:
+    too_much = queries * per_query > _LARGEST_PLAN or settings.expected_ns > LONGEST_NS
+    if too_much or settings.same_index >= settings.performance_sample_count:
         return None
     return make_plan(settings)
 

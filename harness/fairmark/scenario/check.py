@@ -59,7 +59,12 @@ def _check_arrivals(s: Scenario, refuse: Refuse) -> None:
     if (process == "gamma") != (s.arrivals.cv is not None):
         raise refuse("arrivals.cv", "goes with process = 'gamma', and only with it", s.arrivals.cv)
     if (process == "trace") != (s.arrivals.trace is not None):
-        raise refuse("arrivals.trace", "goes with process = 'trace', and only with it", s.arrivals.trace)
+        raise refuse(
+            "arrivals.trace",
+            "goes with process = 'trace', and only with it",
+            s.arrivals.trace,
+            "a file with one arrival time a line, in seconds",
+        )
     if s.arrivals.sha256 is not None and process != "trace":
         raise refuse("arrivals.sha256", "goes with process = 'trace', and only with it", s.arrivals.sha256)
     _check_outstanding(s, refuse)

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from functools import cache
 from importlib import resources
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any, Final, NoReturn
 
 from fairmark.errors import InputError
 from fairmark.scenario.check import check_scenario
@@ -31,6 +31,9 @@ from fairmark.scenario.model import (
 from fairmark.scenario.toml import apply_override, line_of, parse_toml, read_scenario_file
 
 __all__ = ["NAMED_SEEDS", "load_scenario", "parse_scenario"]
+
+_LARGEST_INTEGER: Final = (1 << 53) - 1
+"""Beyond it RFC 8785 has no integers; seeds are digested as strings."""
 
 NAMED_SEEDS: Mapping[str, Mapping[str, str]] = {
     # mlperf.conf of MLPerf Inference v6.1, lines 41-48.
@@ -113,6 +116,8 @@ def _refuse_non_json(value: Any, locate: Locate, path: tuple[str, ...] = ()) -> 
             _refuse_non_json(item, locate, path)
     elif isinstance(value, float) and not math.isfinite(value):
         _refuse("is not a finite number", value, "a finite number", locate, path)
+    elif isinstance(value, int) and abs(value) > _LARGEST_INTEGER and path[0] != "seeds":
+        _refuse("is too large", value, "an integer up to 2^53 - 1", locate, path)
     elif not isinstance(value, (str, int, float, bool)):
         _refuse("has a type that scenarios do not use", str(value), "JSON's types", locate, path)
 

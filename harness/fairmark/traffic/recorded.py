@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import csv
 import hashlib
 from collections.abc import Sequence
+from datetime import datetime
 from pathlib import Path
 
 import numpy as np
 
 from fairmark.errors import InputError
+from fairmark.samples.source import EMBEDDED
 
-__all__ = ["arrivals_sha256", "read_arrivals"]
+__all__ = ["arrivals_sha256", "read_arrivals", "read_embedded_arrivals", "scaled_arrivals"]
 
 _LARGEST_S = 1e9
 
@@ -26,7 +29,8 @@ def read_arrivals(path: Path) -> tuple[int, ...]:
     try:
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        raise InputError(f"cannot be read: {error}", source=path) from error
+        accepted = "a text file with one arrival time a line, in seconds"
+        raise InputError(f"cannot be read: {error}", source=path, accepted=accepted) from error
     arrivals: list[int] = []
     for number, line in enumerate(text.splitlines(), 1):
         word = line.strip()
@@ -40,6 +44,48 @@ def read_arrivals(path: Path) -> tuple[int, ...]:
     if not arrivals:
         raise InputError("holds no arrival", source=path, accepted="one time a line, in seconds")
     return tuple(arrival - arrivals[0] for arrival in arrivals)
+
+
+def read_embedded_arrivals(name: str) -> tuple[int, ...]:
+    """The arrivals of a recording that comes with fairmark, in ns after its first one.
+
+    Args:
+        name: ``fairmark:NAME``, of a source in `fairmark.samples.source.EMBEDDED` with a column of times.
+
+    Raises:
+        InputError: there is no such recording.
+    """
+    recordings = {f"fairmark:{key}": found for key, found in EMBEDDED.items() if found.arrivals}
+    source = recordings.get(name)
+    if source is None:
+        raise InputError(
+            "no embedded recording has this name",
+            field="arrivals.trace",
+            value=name,
+            accepted=", ".join(recordings),
+        )
+    with source.open_path() as path, path.open(encoding="utf-8", newline="") as stream:
+        arrivals = [_stamp_ns(row[source.arrivals]) for row in csv.DictReader(stream)]
+    return tuple(arrival - arrivals[0] for arrival in arrivals)
+
+
+def _stamp_ns(text: str) -> int:
+    """``2023-11-16 18:15:46.6805900`` in ns, all digits kept."""
+    whole, _, fraction = text.partition(".")
+    seconds = int(datetime.fromisoformat(f"{whole}+00:00").timestamp())
+    return seconds * 1_000_000_000 + int(fraction.ljust(9, "0"))
+
+
+def scaled_arrivals(arrivals_ns: Sequence[int], qps: float) -> tuple[int, ...]:
+    """The same pattern at another mean rate: all times stretched by one factor, rounded to ns.
+
+    Raises:
+        InputError: the recording has no rate: it is one instant.
+    """
+    if arrivals_ns[-1] <= 0:
+        raise InputError("has no rate to scale: all its arrivals are at one time", field="arrivals.trace")
+    factor = (len(arrivals_ns) - 1) / (arrivals_ns[-1] / 1e9) / qps
+    return tuple(round(arrival * factor) for arrival in arrivals_ns)
 
 
 def arrivals_sha256(arrivals_ns: Sequence[int]) -> str:

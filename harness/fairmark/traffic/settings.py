@@ -9,12 +9,18 @@ from typing import Final, Literal
 
 from fairmark.errors import InputError
 from fairmark.scenario.model import ArrivalProcess, SamplingKind, Scenario, ScenarioKind, Seeds
-from fairmark.traffic.recorded import arrivals_sha256, read_arrivals
+from fairmark.traffic.recorded import (
+    arrivals_sha256,
+    read_arrivals,
+    read_embedded_arrivals,
+    scaled_arrivals,
+)
 from fairmark.traffic.seeds import effective_seeds
 
 __all__ = [
     "DEFAULT_QPS",
     "HIGHEST_QPS",
+    "LONGEST_NS",
     "LOWEST_QPS",
     "Mode",
     "TrafficSettings",
@@ -35,8 +41,10 @@ DEFAULT_QPS: Final[dict[ScenarioKind, float]] = {
 
 LOWEST_QPS: Final = 1e-6
 HIGHEST_QPS: Final = 1e9
-_MOST_SAMPLES: Final = 1 << 30
+_MOST_SAMPLES: Final = 1 << 27
 """A plan of more samples, 16 bytes each, is a mistake in the settings."""
+LONGEST_NS: Final = 1 << 60
+"""A schedule of more than 36 years is one too, and draws above the mean must still be int64."""
 
 _LOWEST_GUESS: Final = 64
 """How many times too low the expected rate of a closed loop may be without cutting a run short."""
@@ -123,6 +131,12 @@ class TrafficSettings:
         return self.min_duration_ns if self.scenario == "Server" else 2 * self.min_duration_ns
 
     @property
+    def expected_ns(self) -> float:
+        """How long the schedule is, as drawn at the mean gap."""
+        queries = self.accuracy_sample_count if self.mode == "accuracy" else self.effective_min_query_count
+        return max(queries / self.target_qps * 1e9, self.generation_ns)
+
+    @property
     def reserve_query_count(self) -> int:
         """How many queries a run's plan has at least, so that a low guess does not end it early.
 
@@ -180,7 +194,7 @@ def traffic_settings(
         performance_sample_count=_or_all(scenario.samples.performance_sample_count, sample_count),
         accuracy_sample_count=_or_all(scenario.samples.accuracy_sample_count, sample_count),
         target_qps=_target_qps(scenario),
-        min_duration_ns=_duration_ns(scenario),
+        min_duration_ns=round(scenario.min_duration_s * 1e9),
         min_query_count=scenario.min_query_count,
         seeds=effective_seeds(scenario.seeds, repetition=repetition, nonce=nonce),
         samples_per_query=run.samples_per_query,
@@ -199,11 +213,15 @@ def _or_all(count: int | None, sample_count: int) -> int:
 
 
 def _recorded_ns(scenario: Scenario, name: str) -> tuple[int, ...]:
-    """The pinned recording; its path is relative to the scenario file.
+    """The pinned recording, at ``settings.target_qps`` where that is set, else at its own rate.
 
-    The scenario digest holds the recording's digest, so that two recordings cannot pass for one scenario.
+    It is one of fairmark's, or a path relative to the scenario file. The scenario digest holds the
+    recording's digest, so that two recordings cannot pass for one scenario.
     """
-    arrivals_ns = read_arrivals(Path(scenario.source).parent / name)
+    if name.startswith("fairmark:"):
+        arrivals_ns = read_embedded_arrivals(name)
+    else:
+        arrivals_ns = read_arrivals(Path(scenario.source).parent / name)
     digest, stated = arrivals_sha256(arrivals_ns), scenario.arrivals.sha256
     if stated != digest:
         raise InputError(
@@ -213,7 +231,8 @@ def _recorded_ns(scenario: Scenario, name: str) -> tuple[int, ...]:
             value=stated,
             accepted=f'"{digest}", the digest of the arrivals in {name}',
         )
-    return arrivals_ns
+    qps = scenario.settings.target_qps
+    return arrivals_ns if qps is None else scaled_arrivals(arrivals_ns, qps)
 
 
 def _target_qps(scenario: Scenario) -> float:
@@ -227,19 +246,6 @@ def _target_qps(scenario: Scenario) -> float:
             accepted="a number > 0",
         )
     return DEFAULT_QPS[scenario.scenario]
-
-
-def _duration_ns(scenario: Scenario) -> int:
-    seconds = scenario.min_duration_s
-    if not math.isfinite(seconds) or not 0 <= seconds <= 1e9:
-        raise InputError(
-            "is not a usable duration",
-            source=scenario.source,
-            field="run.min_duration_s",
-            value=seconds,
-            accepted="seconds, from 0 to 1e9",
-        )
-    return round(seconds * 1e9)
 
 
 def _check(s: TrafficSettings, source: str) -> None:
@@ -274,6 +280,13 @@ def _check(s: TrafficSettings, source: str) -> None:
         ("schedule", s.seeds.schedule),
     ):
         require(0 <= seed < 1 << 64, f"seeds.{name}", seed, "an integer from 0 to 2^64 - 1")
+    require(
+        s.expected_ns <= LONGEST_NS,
+        "settings.target_qps",
+        s.target_qps,
+        "a higher rate, or lower floors",
+        f"makes, with the floors, a schedule of {s.expected_ns / 1e9:.3g} s",
+    )
     queries = max(s.effective_min_query_count, s.generation_ns / 1e9 * s.target_qps)
     samples = queries * s.effective_samples_per_query
     require(
