@@ -120,8 +120,7 @@ class Subject:
             stop=stop,
             in_flight=in_flight,
         )
-        count = len(prepared.plans["performance"].sample_index)
-        self._say(f"up to {count} queries: {name} ({scenario})")
+        self._say(f"a run, {name} ({scenario})")
         out = self._folder / name
         drive_once(
             prepared,

@@ -1,0 +1,29 @@
+"""The same checks on a wire: a server with one fault."""
+
+from __future__ import annotations
+
+import pytest
+
+from fairmark.conformance.kit import CHECKS, Kit
+from fairmark.study.run import choose_sut
+
+BY_ID = {check.id: check for check in CHECKS}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("fault", "check", "words"),
+    [
+        ("truncate@every=5", "answers", "truncated"),
+        ("error@every=5", "answers", "engine_error"),
+        ("status-500@every=5", "answers", "http_status"),
+        ("empty@every=5", "not-empty", "answers were empty"),
+        ("stall@every=5", "in-time", "stalled"),
+        ("no-usage", "token-counts", "lacks"),
+    ],
+)
+def test_a_fault_of_a_server_is_found(fault: str, check: str, words: str) -> None:
+    with Kit(choose_sut("sim-http", [f"faults={fault}"]), patience_s=8) as kit:
+        found = kit.make(BY_ID[check])
+    assert found.outcome == "fail"
+    assert words in found.found
