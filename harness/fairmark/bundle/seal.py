@@ -28,6 +28,7 @@ from fairmark.bundle.system import SYSTEM, checked_system, default_system, load_
 from fairmark.bundle.tree import walk
 from fairmark.bundle.verify import REPORT, verify
 from fairmark.errors import EvidenceError, InputError
+from fairmark.judge.series import incomplete, series_of
 
 __all__ = ["seal"]
 
@@ -72,6 +73,7 @@ def seal(
     checked_division(division)
     found = _load(runs)
     _check_division(found, division)
+    _check_repetitions(found)
     description = _description(system, found)
     name = checked_name(description["name"], "system.name")
     target = out / submitter / division / name
@@ -130,8 +132,20 @@ def _check_division(runs: Sequence[_Run], division: str) -> None:
             f"the runs were judged by {first}",
             field="division",
             value=division,
-            accepted="open, or runs judged by a closed ruleset, such as fairmark-closed-1",
+            accepted="open, or runs made with: fairmark run … --ruleset fairmark-closed-1",
         )
+
+
+def _check_repetitions(runs: Sequence[_Run]) -> None:
+    """Either all repetitions that a run asks for, or it is not what its settings say."""
+    for group in series_of(run.record for run in runs):
+        lacking = incomplete(group)
+        if lacking:
+            raise InputError(
+                f"{lacking[0]} of {place_of(group[0])}",
+                field="RUNS",
+                accepted="every repetition that settings.repetitions asks for, the failed ones too",
+            )
 
 
 def _description(system: Mapping[str, Any] | Path | None, runs: Sequence[_Run]) -> dict[str, Any]:

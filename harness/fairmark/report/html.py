@@ -9,8 +9,10 @@ from importlib import resources
 from typing import Any, Final
 
 from fairmark.report.charts import Chart, charts
+from fairmark.report.profile import HEADERS, profile_table
 from fairmark.report.provenance import provenance
 from fairmark.report.run_data import RunData
+from fairmark.report.series import series_in, spread_rows
 from fairmark.report.summary import Cell, Row, labels, remarks, summary_rows, verdict_of
 
 __all__ = ["html_report"]
@@ -49,6 +51,7 @@ def html_report(runs: Sequence[RunData]) -> str:
         f"<title>{escape(title)}</title>\n<style>{_css()}</style>\n</head>\n<body>\n",
         _header(records, benchmarks),
         _cards(records, names, rows),
+        *map(_series, series_in(records)),
         _summary(names, rows),
         _remarks(remarks(records)),
         *(_run_section(i, name, run) for i, (name, run) in enumerate(zip(names, runs, strict=True))),
@@ -133,6 +136,26 @@ def _cell(cell: Cell, notes: dict[str, int]) -> str:
     return f'{escape(cell.text)}<sup><a href="#note-{number}">{number}</a></sup>'
 
 
+def _series(series: Mapping[str, Any]) -> str:
+    """The verdict on all repetitions together, and how far they lie apart."""
+    reasons = "".join(f"<li>{escape(reason)}</li>" for reason in series["reasons"])
+    body = "".join(
+        f'<tr><th scope="row">{escape(row.name)}</th><td class="unit">{escape(row.unit)}</td>'
+        + "".join(f'<td class="n">{escape(t)}</td>' for t in (row.least, row.mean, row.greatest, row.share))
+        + "</tr>"
+        for row in spread_rows(series)
+    )
+    head = "".join(
+        f'<th class="n" scope="col">{text}</th>' for text in ("least", "mean", "greatest", "sd / mean")
+    )
+    return (
+        f"<h2>{escape(series['verdict'])}: {series['repetitions']} repetitions together</h2>"
+        + (f'<ul class="notes">{reasons}</ul>' if reasons else "")
+        + f'<div class="scroll"><table><thead><tr><th></th><th></th>{head}</tr></thead>'
+        f"<tbody>{body}</tbody></table></div>"
+    )
+
+
 def _remarks(found: Sequence[str]) -> str:
     return f'<ul class="notes">{"".join(f"<li>{escape(text)}</li>" for text in found)}</ul>' if found else ""
 
@@ -142,7 +165,8 @@ def _run_section(position: int, name: str, run: RunData) -> str:
     return (
         f'<section id="run-{position}"><h2>{escape(name)} '
         f'<small class="what">{escape(run.record["scenario"]["name"])}</small></h2>'
-        f'<div class="charts">{figures}</div>{_rules(run.record)}{_provenance(run)}</section>'
+        f'<div class="charts">{figures}</div>{_rules(run.record)}{_operators(run)}'
+        f"{_provenance(run)}</section>"
     )
 
 
@@ -183,6 +207,23 @@ def _rule(rule: Mapping[str, Any], *, fixes: bool) -> str:
         f'<tr><td class="{escape(rule["outcome"])}">{escape(_OUTCOMES[rule["outcome"]])}{warning}</td>'
         f'<td>{escape(message)}<span class="id">{escape(rule["id"])}</span></td>'
         f'<td>{escape(rule["expected"])}</td><td class="found">{escape(found)}</td>{fix}</tr>'
+    )
+
+
+def _operators(run: RunData) -> str:
+    """Where the time went, as the system's own profiler saw it."""
+    if not run.operators:
+        return ""
+    head = "".join(f"<th{'' if i < 2 else ' class=n'}>{escape(text)}</th>" for i, text in enumerate(HEADERS))
+    body = "".join(
+        "<tr>"
+        + "".join(f"<td{'' if i < 2 else ' class=n'}>{escape(text)}</td>" for i, text in enumerate(row))
+        + "</tr>"
+        for row in profile_table(run.operators)
+    )
+    return (
+        "<h3>Operators, by their own time</h3>"
+        f'<div class="scroll"><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>'
     )
 
 

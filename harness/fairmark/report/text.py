@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from fairmark.report.series import series_in, series_line, spread_rows
 from fairmark.report.summary import Row, labels, remarks, summary_rows, verdict_of
 
 __all__ = ["text_report"]
@@ -13,14 +14,21 @@ __all__ = ["text_report"]
 def text_report(records: Sequence[Mapping[str, Any]]) -> str:
     """The report of ``records`` (run records) as plain text, ending in a line feed.
 
-    First the verdict of each run with its reasons; then one table with a column for each run; then the
-    reason for every number that does not exist, and remarks on percentiles that rest on few queries.
+    First the verdict of each run with its reasons, that on repetitions together before those on each; then
+    one table with a column for each run; then the spread over repetitions, the reason for every number that
+    does not exist, and remarks on percentiles that rest on few queries.
     """
     if not records:
         return "no runs\n"
     names = labels(records)
     notes: dict[str, int] = {}
-    parts = [_verdicts(names, records), _table(names, summary_rows(records), notes)]
+    series = series_in(records)
+    parts = [
+        *map(series_line, series),
+        _verdicts(names, records),
+        _table(names, summary_rows(records), notes),
+        *map(_spread, series),
+    ]
     if notes:
         parts.append("\n".join(f"[{number}] {reason}" for reason, number in notes.items()))
     thin = remarks(records)
@@ -47,6 +55,18 @@ def _table(names: Sequence[str], rows: Sequence[Row], notes: dict[str, int]) -> 
     body = [[_title(row), *(_cell(cell.text, cell.reason, notes) for cell in row.cells)] for row in rows]
     align = ["left", *("right" for _ in names)]
     return tabulate(body, headers=["", *names], tablefmt="simple", disable_numparse=True, colalign=align)
+
+
+def _spread(series: Mapping[str, Any]) -> str:
+    from tabulate import tabulate
+
+    headers = ["over repetitions", "least", "mean", "greatest", "sd / mean"]
+    body = [
+        [f"{row.name} ({row.unit})" if row.unit else row.name, row.least, row.mean, row.greatest, row.share]
+        for row in spread_rows(series)
+    ]
+    align = ["left", *("right" for _ in headers[1:])]
+    return tabulate(body, headers=headers, tablefmt="simple", disable_numparse=True, colalign=align)
 
 
 def _title(row: Row) -> str:

@@ -21,14 +21,16 @@ from fairmark.traffic.warmup import warmup_plan
 
 __all__ = ["Prepared", "RunMode", "prepare"]
 
-RunMode = Literal["performance", "accuracy", "submission"]
+RunMode = Literal["performance", "accuracy", "submission", "profile"]
 
 _PHASES: Mapping[RunMode, tuple[Mode, ...]] = {
     "performance": ("performance",),
     "accuracy": ("accuracy",),
     "submission": ("accuracy", "performance"),
+    "profile": (),
 }
-"""The counted phases of each mode, in order; LoadGen's SubmissionRun is accuracy, then performance."""
+"""The counted phases of each mode, in order; LoadGen's SubmissionRun is accuracy, then performance. A profile
+is made of the warm-up, which nothing counts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +50,11 @@ class Prepared:
     mode: RunMode
     repetition: int
     plans: Mapping[Phase, Plan]
+
+    @property
+    def repetitions(self) -> int:
+        """How many repetitions the settings ask for; see `fairmark.judge.series.wanted_repetitions`."""
+        return 1 if self.mode == "accuracy" else self.scenario.settings.repetitions
 
     @property
     def plan_sha256(self) -> Mapping[Phase, str]:
@@ -107,4 +114,11 @@ def _plans(scenario: Scenario, mode: RunMode, rows: int, repetition: int) -> dic
         for phase in _PHASES[mode]
     }
     warmup = warmup_plan(scenario, rows, repetition=repetition)
+    if not warmup.query_count and mode == "profile":
+        raise InputError(
+            "a profile is made of the warm-up, and there is none",
+            field="warmup.queries",
+            value=scenario.warmup.queries,
+            accepted="1 or more",
+        )
     return {**plans, "warmup": warmup} if warmup.query_count else plans
