@@ -37,7 +37,7 @@ def list_samples(as_json: bool) -> None:
 @click.option(
     "--input",
     "kind",
-    type=click.Choice(["messages", "text", "token_ids", "data"]),
+    type=click.Choice(["messages", "text", "token_ids", "length", "data"]),
     default="messages",
     show_default=True,
 )

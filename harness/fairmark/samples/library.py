@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,12 +12,13 @@ from fairmark.samples.cache import prepared
 from fairmark.samples.content import canonical_row, digest_rows, parse_row
 from fairmark.samples.sample import Message, Sample
 from fairmark.samples.source import SourceFile, parse_source
+from fairmark.samples.synthetic import prompt_of_length
 from fairmark.scenario.model import Generation, InputKind, Samples
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["SampleLibrary", "load_library"]
+__all__ = ["SampleLibrary", "load_library", "max_output_tokens"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,11 +66,17 @@ class SampleLibrary:
         return Sample(
             index=index,
             data=row,
-            prompt=_prompt(value, self.spec.input),
-            generation=self.generation,
+            prompt=_prompt(value, self.spec.input, index),
+            generation=self._generation(row),
             reference=_reference(row, self.spec.reference),
             token_ids=tuple(value) if self.spec.input == "token_ids" else None,
         )
+
+    def _generation(self, row: Mapping[str, Any]) -> Generation:
+        limit = max_output_tokens(row, self.spec.output_tokens, self.generation.max_output_tokens)
+        if limit == self.generation.max_output_tokens:
+            return self.generation
+        return replace(self.generation, max_output_tokens=limit)
 
     def facts(self) -> dict[str, Any]:
         """What the run record says about the samples."""
@@ -129,12 +136,41 @@ def load_library(
     _check_counts(library)
     _check_pin(library)
     for index in range(len(library)):
-        _check_prompt(library.row(index)[spec.prompt], spec, index)
+        row = library.row(index)
+        _check_prompt(row[spec.prompt], spec, index)
+        if spec.output_tokens is not None:
+            _check_output_tokens(row[spec.output_tokens], spec, index)
     return library
 
 
+def max_output_tokens(row: Mapping[str, Any], column: str | None, cap: int | None) -> int | None:
+    """How many tokens the answer to ``row`` may have: its ``column``, at most ``cap``; None is no limit."""
+    own = None if column is None else _whole_number(row[column])
+    if own is None or cap is None:
+        return cap if own is None else own
+    return min(own, cap)
+
+
+def _whole_number(value: Any) -> int | None:
+    """A number of tokens, 1 or more, also as the digits that CSV holds; None for anything else."""
+    if isinstance(value, str) and value.isascii() and value.isdecimal():
+        value = int(value)
+    return value if isinstance(value, int) and not isinstance(value, bool) and value >= 1 else None
+
+
+def _check_output_tokens(value: Any, spec: Samples, index: int) -> None:
+    if _whole_number(value) is None:
+        raise InputError(
+            f"row {index + 1} of {spec.source} has no number of tokens in column {spec.output_tokens!r}",
+            field="samples.output_tokens",
+            value=_short(value),
+            accepted="a whole number, 1 or more",
+        )
+
+
 def _columns(spec: Samples) -> list[str]:
-    return [spec.prompt] if spec.reference is None else sorted({spec.prompt, spec.reference})
+    named = (spec.prompt, spec.reference, spec.output_tokens)
+    return sorted({column for column in named if column is not None})
 
 
 def _check_counts(library: SampleLibrary) -> None:
@@ -168,6 +204,7 @@ _ACCEPTED: Mapping[InputKind, str] = {
     "messages": 'a string, or a list of {"role": string, "content": string}',
     "text": "a string",
     "token_ids": "a list of integers >= 0",
+    "length": "a whole number of tokens, 1 or more",
     "data": "anything but null",
 }
 
@@ -177,6 +214,7 @@ def _check_prompt(value: Any, spec: Samples, index: int) -> None:
         "messages": isinstance(value, str) or _is_messages(value),
         "text": isinstance(value, str),
         "token_ids": _is_token_ids(value),
+        "length": _whole_number(value) is not None,
         "data": value is not None,
     }[spec.input]
     if not fits:
@@ -212,7 +250,9 @@ def _is_token_ids(value: Any) -> bool:
     )
 
 
-def _prompt(value: Any, kind: InputKind) -> str | Sequence[Message] | None:
+def _prompt(value: Any, kind: InputKind, index: int) -> str | Sequence[Message] | None:
+    if kind == "length":
+        return prompt_of_length(index, int(value))
     if kind == "messages":
         return [{"role": "user", "content": value}] if isinstance(value, str) else value
     return value if kind == "text" else None

@@ -63,6 +63,10 @@ class EmbeddedSource:
     name: str
     sha256: str
     format: FileFormat = "jsonl"
+    arrivals: str | None = None
+    """For recordings of a service: the column with the time of each request."""
+    lengths: tuple[str, str] | None = None
+    """For recordings: the columns with the tokens of each request and of its answer."""
 
     def open_path(self) -> AbstractContextManager[Path]:
         """The file's path, for as long as the context lasts."""
@@ -85,6 +89,25 @@ EMBEDDED: Final[Mapping[str, EmbeddedSource]] = {
     # openai/grade-school-math, commit 3101c7d, grade_school_math/data/test.jsonl; MIT.
     "gsm8k-test": EmbeddedSource(
         "gsm8k-test.jsonl", "3730d312f6e3440559ace48831e51066acaca737f6eabec99bccb9e4b3c39d14"
+    ),
+    # openai/human-eval, commit 6d43fb9, data/HumanEval.jsonl.gz; MIT.
+    "humaneval": EmbeddedSource(
+        "humaneval.jsonl.gz", "b796127e635a67f93fb35c04f4cb03cf06f38c8072ee7cee8833d7bee06979ef"
+    ),
+    # Azure/AzurePublicDataset, commit b469a11, data/AzureLLMInferenceTrace_{conv,code}.csv; CC-BY-4.0.
+    "azure-conv-2023": EmbeddedSource(
+        "azure-conv-2023.csv",
+        "2f1e5b666d4e3055fdbba98598ce2ec307767b9064e03e2fa46676dbcc7d0bf8",
+        "csv",
+        arrivals="TIMESTAMP",
+        lengths=("ContextTokens", "GeneratedTokens"),
+    ),
+    "azure-code-2023": EmbeddedSource(
+        "azure-code-2023.csv",
+        "54e9a6d2a4bd06ba1e060304b900abbc74cbea53de96506e60fe5bb4f2277fb6",
+        "csv",
+        arrivals="TIMESTAMP",
+        lengths=("ContextTokens", "GeneratedTokens"),
     ),
 }
 

@@ -28,7 +28,7 @@ __all__ = [
 
 ScenarioKind = Literal["SingleStream", "MultiStream", "Server", "Offline", "Concurrency"]
 ArrivalProcess = Literal["poisson", "constant", "gamma", "trace"]
-InputKind = Literal["messages", "text", "token_ids", "data"]
+InputKind = Literal["messages", "text", "token_ids", "length", "data"]
 SamplingKind = Literal["replacement", "unique", "same", "equal"]
 WarmupSamples = Literal["disjoint", "same"]
 
@@ -54,6 +54,10 @@ class Samples:
     input: InputKind = "messages"
     reference: str | None = None
     """The column that holds the reference answer."""
+    output_tokens: str | None = None
+    """The column that holds how many tokens an answer may have; `Generation.max_output_tokens` caps it."""
+    lengths_like: str | None = None
+    """A recording (``fairmark:NAME``) whose lengths those of the run are compared with."""
     sha256: str | None = None
     """Content digest of the used columns (``samples.content_sha256``); None means unpinned."""
     performance_sample_count: int | None = None
@@ -82,7 +86,7 @@ class Arrivals:
     cv: float | None = None
     """Coefficient of variation of the gaps, for ``gamma``."""
     trace: str | None = None
-    """For ``trace``: a file of arrival times, relative to the scenario file."""
+    """For ``trace``: ``fairmark:NAME``, or a file of arrival times, relative to the scenario file."""
     sha256: str | None = None
     """For ``trace``: the digest of its arrivals (``traffic.recorded.arrivals_sha256``)."""
     think_time_s: float = 0.0
