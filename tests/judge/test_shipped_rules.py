@@ -37,6 +37,7 @@ BREAKS = {
     **both("latency-identity", "/identity/violations", 1),
     **both("accuracy", "/accuracy/score", 0.89),
     "accuracy-tested": {"/mode": "performance"},
+    "answers-hold-under-load": {f"{P}/accuracy/held_answers/peak_log10_capital": 2.0},
     "min-duration": {f"{P}/window/judged_duration_ns": 9_999_999_999},
     "min-queries": {f"{P}/counts/judged_queries": 1999},
     "bound-ttft": {f"{P}/constraint/bounds/ttft/over": 21},

@@ -147,7 +147,9 @@ class TestScores:
 class TestPhase:
     def test_reference_agreement_by_hand(self) -> None:
         outputs = ["one two three four", "five seven", None, "eight nine"]
-        result = score(evidence(outputs), facts("reference-agreement"), REFERENCES, phase="accuracy")
+        result = score(evidence(outputs), facts("reference-agreement"), REFERENCES, phases=["accuracy"])[
+            "accuracy"
+        ]
         # Equal, other words, failed, equal: 2 of 4.
         assert result["score"] == 0.5
         keys = ("scorer", "n", "failed", "unscored", "samples", "of_samples", "target", "judged")
@@ -158,7 +160,7 @@ class TestPhase:
             ["police kill the gunman", "the gunman kill police", None],
             answers=["police killed the gunman"] * 3,
         )
-        result = score(run, facts("rouge-l"), None, phase="accuracy")
+        result = score(run, facts("rouge-l"), None, phases=["accuracy"])["accuracy"]
         assert result["score"] == pytest.approx((0.75 + 0.5 + 0) / 3)
         assert result["interval"]["method"] == "student-t over samples"
         # 5/12 ± 4.303 · 0.2205 leaves the range of a score on both sides.
@@ -167,7 +169,7 @@ class TestPhase:
     def test_the_interval_of_graded_scores_is_students(self) -> None:
         answers = ["a b c d"] * 5
         run = evidence(["a b c d", "a b c", "a b c", "a b", "a b c d"], answers=answers)
-        result = score(run, facts("rouge-l"), None, phase="accuracy")
+        result = score(run, facts("rouge-l"), None, phases=["accuracy"])["accuracy"]
         scores = [1, 6 / 7, 6 / 7, 2 / 3, 1]  # F1 of precision 1 and recall 1, 3/4, 1/2
         low, high = stats.t.interval(0.95, 4, loc=np.mean(scores), scale=stats.sem(scores))
         assert result["score"] == pytest.approx(np.mean(scores))
@@ -175,7 +177,7 @@ class TestPhase:
         assert result["interval"]["high"] == pytest.approx(min(1, high))
 
     def test_final_number_by_hand(self) -> None:
-        result = score(evidence(OUTPUTS), facts("final-number"), None, phase="accuracy")
+        result = score(evidence(OUTPUTS), facts("final-number"), None, phases=["accuracy"])["accuracy"]
         assert (result["score"], result["n"]) == (0.75, 4)
         wilson = stats.binomtest(3, 4).proportion_ci(0.95, method="wilson")
         assert result["interval"] == {
@@ -187,57 +189,70 @@ class TestPhase:
 
     def test_exact_match_reads_the_data_sets_answers(self) -> None:
         outputs = [ANSWERS[0], "no", ANSWERS[2], None]
-        assert score(evidence(outputs), facts("exact-match"), None, phase="accuracy")["score"] == 0.5
+        assert (
+            score(evidence(outputs), facts("exact-match"), None, phases=["accuracy"])["accuracy"]["score"]
+            == 0.5
+        )
 
     def test_numbers_in_the_data_set_are_compared_by_their_text(self) -> None:
         run = evidence(["18", "19"], answers=[18, 18])
-        assert score(run, facts("exact-match"), None, phase="accuracy")["score"] == 0.5
+        assert score(run, facts("exact-match"), None, phases=["accuracy"])["accuracy"]["score"] == 0.5
 
     def test_swapped_answers_are_seen(self) -> None:
         texts = ["one two three four", "five six", "seven", "eight nine"]
-        straight = score(evidence(texts), facts("reference-agreement"), REFERENCES, phase="accuracy")
+        straight = score(evidence(texts), facts("reference-agreement"), REFERENCES, phases=["accuracy"])[
+            "accuracy"
+        ]
         swapped = score(
-            evidence(texts[1:] + texts[:1]), facts("reference-agreement"), REFERENCES, phase="accuracy"
-        )
+            evidence(texts[1:] + texts[:1]), facts("reference-agreement"), REFERENCES, phases=["accuracy"]
+        )["accuracy"]
         assert (straight["score"], swapped["score"]) == (1.0, 0.0)
 
     def test_only_the_asked_phase_counts_and_is_judged_as_the_scenario_says(self) -> None:
         run = evidence(OUTPUTS, phase="performance")
-        assert score(run, facts("final-number"), None, phase="performance")["judged"] is False
-        assert score(run, facts("final-number"), None, phase="accuracy") == {
+        assert (
+            score(run, facts("final-number"), None, phases=["performance"])["performance"]["judged"] is False
+        )
+        assert score(run, facts("final-number"), None, phases=["accuracy"])["accuracy"] == {
             "undefined": "the phase has no answers"
         }
 
     def test_samples_without_a_reference_are_counted_and_not_scored(self) -> None:
         run = evidence(["5", "5", None], answers=["5", None, None])
-        result = score(run, facts("exact-match"), None, phase="accuracy")
+        result = score(run, facts("exact-match"), None, phases=["accuracy"])["accuracy"]
         assert (result["n"], result["unscored"], result["failed"], result["score"]) == (1, 2, 0, 1.0)
         assert result["interval"] == {"undefined": "one sample has no spread"}
 
     def test_shorter_outputs_are_held_against_the_first_tokens(self) -> None:
         references = b'{"index":0,"text":"one two three","ends":[3,7,13]}\n'
         run = evidence(["one two"])
-        found = score(run, facts("reference-agreement", max_output_tokens=2), references, phase="accuracy")
+        found = score(
+            run, facts("reference-agreement", max_output_tokens=2), references, phases=["accuracy"]
+        )["accuracy"]
         assert found["score"] == 1.0
 
     @given(st.permutations(range(4)))
     def test_the_order_of_queries_does_not_matter(self, order: list[int]) -> None:
         run = evidence([OUTPUTS[i] for i in order], order)
-        assert score(run, facts("final-number"), None, phase="accuracy")["score"] == 0.75
+        assert score(run, facts("final-number"), None, phases=["accuracy"])["accuracy"]["score"] == 0.75
 
 
 class TestInterval:
     def test_perfect_scores_do_not_pretend_to_be_certain(self) -> None:
         run = evidence(["one two three four", "five six", "seven", "eight nine"])
-        interval = score(run, facts("reference-agreement"), REFERENCES, phase="accuracy")["interval"]
+        interval = score(run, facts("reference-agreement"), REFERENCES, phases=["accuracy"])["accuracy"][
+            "interval"
+        ]
         wilson = stats.binomtest(4, 4).proportion_ci(0.95, method="wilson")
         assert interval["low"] == pytest.approx(wilson.low)
         assert (interval["high"], interval["method"]) == (1.0, "wilson")
 
     def test_repeated_samples_do_not_narrow_it(self) -> None:
         outputs = ["so it is 18", "3", "no", "it is 18"]
-        once = score(evidence(outputs), facts("rouge-l"), None, phase="accuracy")
-        often = score(evidence(outputs * 25, [0, 1, 2, 3] * 25), facts("rouge-l"), None, phase="accuracy")
+        once = score(evidence(outputs), facts("rouge-l"), None, phases=["accuracy"])["accuracy"]
+        often = score(evidence(outputs * 25, [0, 1, 2, 3] * 25), facts("rouge-l"), None, phases=["accuracy"])[
+            "accuracy"
+        ]
         assert (once["n"], often["n"], often["samples"]) == (4, 100, 4)
         assert 0 < once["score"] < 1
         for end in ("low", "high"):
@@ -277,22 +292,30 @@ class TestUndefined:
     def test_what_cannot_be_scored_says_why(
         self, scorer: str, references: bytes | None, options: dict[str, Any], reason: str
     ) -> None:
-        result = score(evidence(OUTPUTS), facts(scorer, **options), references, phase="accuracy")
+        result = score(evidence(OUTPUTS), facts(scorer, **options), references, phases=["accuracy"])[
+            "accuracy"
+        ]
         assert list(result) == ["undefined"]
         assert re.search(reason, result["undefined"])
 
     def test_a_scenario_without_accuracy_or_without_answers(self) -> None:
         record = facts("exact-match")
         record["scenario"]["samples"] = {}
-        assert "names no column" in score(evidence(OUTPUTS), record, None, phase="accuracy")["undefined"]
+        assert (
+            "names no column"
+            in score(evidence(OUTPUTS), record, None, phases=["accuracy"])["accuracy"]["undefined"]
+        )
         del record["scenario"]["accuracy"]
-        assert "does not ask" in score(evidence(OUTPUTS), record, None, phase="accuracy")["undefined"]
+        assert (
+            "does not ask"
+            in score(evidence(OUTPUTS), record, None, phases=["accuracy"])["accuracy"]["undefined"]
+        )
 
     def test_the_pinned_reference_file_is_used(self) -> None:
         pin = hashlib.sha256(REFERENCES).hexdigest()
         result = score(
-            evidence(OUTPUTS), facts("reference-agreement", sha256=pin), REFERENCES, phase="accuracy"
-        )
+            evidence(OUTPUTS), facts("reference-agreement", sha256=pin), REFERENCES, phases=["accuracy"]
+        )["accuracy"]
         assert result["n"] == 4
 
 

@@ -60,7 +60,7 @@ def agreement(texts: Sequence[str]) -> float:
         "accuracy": {"scorer": "reference-agreement", "target": TARGET, "judged": ["accuracy"]},
     }
     references = resources.files("fairmark.scenarios").joinpath("references", "smollm2-135m-gsm8k.jsonl")
-    result = score(evidence, {"scenario": scenario}, references.read_bytes(), phase="accuracy")
+    result = score(evidence, {"scenario": scenario}, references.read_bytes(), phases=["accuracy"])["accuracy"]
     assert result["n"] == len(texts)
     return float(result["score"])
 

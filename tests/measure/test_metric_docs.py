@@ -16,6 +16,7 @@ SHAPES = (
     "interval",
     "summary",
     "lengths",
+    "length_bucket",
     "fit",
     "bound",
     "stopping_check",

@@ -12,6 +12,7 @@ from fairmark.audit.identity import check_identity
 from fairmark.audit.numbers import check_numbers
 from fairmark.audit.outcome import check_outcome
 from fairmark.audit.problems import Problems
+from fairmark.audit.series import check_repetitions, check_series
 from fairmark.audit.subject import load_subject, record_of
 from fairmark.audit.traffic import check_traffic
 from fairmark.bundle.findings import Finding, has_errors
@@ -20,6 +21,8 @@ from fairmark.bundle.names import ruleset_fits
 from fairmark.bundle.run_folder import RECORD, is_run, place_of
 from fairmark.bundle.verify import is_bundle, verify
 from fairmark.errors import InputError
+from fairmark.judge.series import SERIES
+from fairmark.measure.programs import Runner
 
 __all__ = ["AuditReport", "audit"]
 
@@ -45,27 +48,40 @@ class AuditReport:
         return not has_errors(self.findings)
 
 
-def audit(path: Path) -> AuditReport:
+def audit(path: Path, *, run_program: Runner | None = None) -> AuditReport:
     """Audit a bundle or a run folder from nothing but its own files.
 
     The system under test, plugins, clocks and the network are not used. Numbers are recomputed only from
     files whose digests hold: from changed evidence any number could follow.
 
+    Args:
+        run_program: runs answers that are programs again; without it their score is taken as recorded, with a
+            warning.
+
     Raises:
-        InputError: ``path`` is neither a bundle nor a run folder.
+        InputError: ``path`` is neither a bundle nor a run folder nor a folder of repetitions.
     """
     if is_bundle(path):
-        return _audit_bundle(path)
+        return _audit_bundle(path, run_program)
     if is_run(path):
-        return _report({"": path}, [])
+        return _report({"": path}, [], run_program)
+    if (path / SERIES).is_file():
+        return _audit_series(path, run_program)
     raise InputError(
         "is neither a bundle nor a run folder",
         source=path,
-        accepted="a folder with manifest.json or run.json",
+        accepted="a folder with manifest.json, run.json or series.json",
     )
 
 
-def _audit_bundle(bundle: Path) -> AuditReport:
+def _audit_series(folder: Path, run_program: Runner | None) -> AuditReport:
+    """A run with its repetitions: each of them, and the document on all of them."""
+    runs = {f"{p.parent.name}/": p.parent for p in sorted(folder.glob(f"*/{RECORD}"))}
+    report = _report(runs, [], run_program)
+    return replace(report, findings=_ordered([*report.findings, *check_series(folder, runs.values())]))
+
+
+def _audit_bundle(bundle: Path, run_program: Runner | None) -> AuditReport:
     findings = verify(bundle)
     runs = {f"{p.parent.relative_to(bundle).as_posix()}/": p.parent for p in sorted(bundle.rglob(RECORD))}
     if not runs:
@@ -76,12 +92,13 @@ def _audit_bundle(bundle: Path) -> AuditReport:
     intact = {
         prefix: folder for prefix, folder in runs.items() if not any(f.startswith(prefix) for f in touched)
     }
-    report = _report(intact, findings)
+    report = _report(intact, findings, run_program)
     if MANIFEST in touched:
         return report
     division = parse_manifest((bundle / MANIFEST).read_bytes()).division
+    lacking = check_repetitions(intact)
     misplaced = [f for prefix, folder in intact.items() for f in _misplaced(prefix, folder, division)]
-    return replace(report, findings=_ordered([*report.findings, *misplaced]))
+    return replace(report, findings=_ordered([*report.findings, *misplaced, *lacking]))
 
 
 def _misplaced(prefix: str, folder: Path, division: str) -> Iterator[Finding]:
@@ -110,7 +127,7 @@ def _ordered(findings: Iterable[Finding]) -> tuple[Finding, ...]:
     return tuple(sorted(findings, key=lambda f: (f.file, f.id, f.message)))
 
 
-def _report(runs: Mapping[str, Path], findings: list[Finding]) -> AuditReport:
+def _report(runs: Mapping[str, Path], findings: list[Finding], run_program: Runner | None) -> AuditReport:
     recorded: dict[str, Mapping[str, Any]] = {}
     recomputed: dict[str, Mapping[str, Any]] = {}
     for prefix, folder in runs.items():
@@ -119,14 +136,16 @@ def _report(runs: Mapping[str, Path], findings: list[Finding]) -> AuditReport:
         record = record_of(folder, problems)
         if record is not None:
             recorded[name] = {key: record.get(key) for key in ("metrics", "verdict")}
-            numbers = _audit_run(folder, record, problems)
+            numbers = _audit_run(folder, record, problems, run_program)
             if numbers is not None:
                 recomputed[name] = numbers
         findings = [*findings, *problems.below(prefix)]
     return AuditReport(_ordered(findings), recorded, recomputed)
 
 
-def _audit_run(folder: Path, record: dict[str, Any], problems: Problems) -> dict[str, Any] | None:
+def _audit_run(
+    folder: Path, record: dict[str, Any], problems: Problems, run_program: Runner | None
+) -> dict[str, Any] | None:
     """All checks of one run; its numbers, unless it could not be loaded."""
     subject = load_subject(folder, record, problems)
     if subject is None:
@@ -136,4 +155,4 @@ def _audit_run(folder: Path, record: dict[str, Any], problems: Problems) -> dict
     check_outcome(subject, problems)
     check_decoding(subject, problems)
     check_output_digests(subject, problems)
-    return check_numbers(subject, problems)
+    return check_numbers(subject, problems, run_program)

@@ -14,6 +14,7 @@ from fairmark.judge.judge import judge
 from fairmark.judge.rules import load_ruleset
 from fairmark.measure.measure import measure
 from fairmark.measure.phase import read_phase
+from fairmark.measure.programs import NOT_ALLOWED, Runner
 
 __all__ = ["RELATIVE_TOLERANCE", "check_numbers", "differences"]
 
@@ -25,14 +26,16 @@ _MOST_SHOWN: Final = 20
 _REMAKE: Final = "get the record as the run left it, and audit with the fairmark version that it names"
 
 
-def check_numbers(subject: Subject, problems: Problems) -> dict[str, Any]:
+def check_numbers(subject: Subject, problems: Problems, run_program: Runner | None = None) -> dict[str, Any]:
     """Compute metrics and verdict again and compare them with the record.
 
     Returns:
         ``{"metrics": …, "verdict": …}`` as recomputed; without ``verdict`` when the ruleset is not at hand.
     """
     record = subject.record
-    metrics = measure(subject.evidence, record, subject.references)
+    metrics = measure(subject.evidence, record, subject.references, run_program=run_program)
+    if run_program is None:
+        metrics = _with_scores_of_programs(record, metrics, problems)
     recomputed: dict[str, Any] = {"metrics": metrics}
     _report("metrics", record.get("metrics"), metrics, problems)
     _check_identities(subject, metrics, problems)
@@ -61,6 +64,24 @@ def check_numbers(subject: Subject, problems: Problems) -> dict[str, Any]:
     recomputed["verdict"] = judge({**record, "metrics": metrics}, ruleset)
     _report("verdict", recorded, recomputed["verdict"], problems)
     return recomputed
+
+
+def _with_scores_of_programs(
+    record: Mapping[str, Any], metrics: Mapping[str, Any], problems: Problems
+) -> dict[str, Any]:
+    """Scores of answers that would have to be run are taken as recorded, which a warning says."""
+    taken = dict(metrics)
+    for name, phase in metrics.items():
+        recorded = record.get("metrics", {}).get(name, {}).get("accuracy", {})
+        if phase["accuracy"] == {"undefined": NOT_ALLOWED} and "score" in recorded:
+            taken[name] = {**phase, "accuracy": recorded}
+            problems.warning(
+                "audit.not-executed",
+                RECORD,
+                f"the score of {name} is taken as recorded: the answers are programs, and were not run again",
+                "audit with --allow-code-execution to run them",
+            )
+    return taken
 
 
 def _report(what: str, recorded: Any, recomputed: Any, problems: Problems) -> None:

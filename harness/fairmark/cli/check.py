@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from fairmark.cli.output import VERDICT_EXIT, counted, emit_json, json_option
+from fairmark.cli.output import VERDICT_EXIT, code_option, counted, emit_json, json_option, program_runner
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -35,19 +35,32 @@ def check(path: Path, ruleset: str, show_all: bool, as_json: bool) -> int:
 
     Judges the numbers as recorded; `fairmark audit` recomputes them first.
     """
-    from fairmark.bundle.run_folder import load_record
+    from fairmark.bundle.run_folder import is_run, load_record
     from fairmark.bundle.runs import runs_in
     from fairmark.judge.judge import judge
     from fairmark.judge.rules import load_ruleset
+    from fairmark.judge.series import judge_series, series_of
+    from fairmark.report.series import series_line
 
     rules = load_ruleset(ruleset)
-    verdicts = {str(folder): judge(load_record(folder), rules) for folder in runs_in([path])}
+    records = {str(folder): load_record(folder) for folder in runs_in([path])}
+    verdicts = {run: judge(record, rules) for run, record in records.items()}
+    judged = [{**record, "verdict": verdicts[run]} for run, record in records.items()]
+    together = [] if is_run(path) else [judge_series(group) for group in series_of(judged)]
     if as_json:
-        emit_json([{"run": run, **verdict} for run, verdict in verdicts.items()])
+        of = {run["run_id"]: series for series in together for run in series["runs"]}
+        emit_json([{"run": r, **v, **_of_series(of.get(records[r]["run_id"]))} for r, v in verdicts.items()])
     else:
+        for series in together:
+            click.echo(series_line(series))
         for run, verdict in verdicts.items():
             _show_verdict(run, verdict, show_all=show_all)
-    return max(VERDICT_EXIT[v["verdict"]] for v in verdicts.values())
+    return max(VERDICT_EXIT[v["verdict"]] for v in [*verdicts.values(), *together])
+
+
+def _of_series(series: Mapping[str, Any] | None) -> dict[str, Any]:
+    """What the JSON of a run says of the repetitions that it is one of."""
+    return {} if series is None else {"series": {name: series[name] for name in ("verdict", "reasons")}}
 
 
 def _show_verdict(run: str, verdict: Mapping[str, Any], *, show_all: bool) -> None:
@@ -69,8 +82,9 @@ def _show_verdict(run: str, verdict: Mapping[str, Any], *, show_all: bool) -> No
 
 @click.command(epilog="Example: fairmark audit submissions/acme/open/my-box")
 @click.argument("path", type=click.Path(path_type=Path))
+@code_option
 @json_option
-def audit(path: Path, as_json: bool) -> int:
+def audit(path: Path, allow_code_execution: bool, as_json: bool) -> int:
     """Recompute everything in the bundle or run at PATH from its evidence alone.
 
     Digests, plan, requests, events, every number and every verdict; exits 1 on any error-level finding.
@@ -78,7 +92,7 @@ def audit(path: Path, as_json: bool) -> int:
     from fairmark.audit.audit import audit as audit_path
     from fairmark.bundle.findings import has_errors
 
-    report = audit_path(path)
+    report = audit_path(path, run_program=program_runner(allow_code_execution))
     if as_json:
         emit_json(dataclasses.asdict(report))
     else:

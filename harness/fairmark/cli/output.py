@@ -8,7 +8,15 @@ from typing import Any, TypeVar
 
 import click
 
-__all__ = ["VERDICT_EXIT", "counted", "emit_json", "json_option", "set_option"]
+__all__ = [
+    "VERDICT_EXIT",
+    "code_option",
+    "counted",
+    "emit_json",
+    "json_option",
+    "program_runner",
+    "set_option",
+]
 
 VERDICT_EXIT = {"VALID": 0, "INVALID": 1, "INSUFFICIENT": 1}
 """Exit code of each verdict."""
@@ -29,6 +37,25 @@ def emit_json(value: Any) -> None:
 def json_option(command: Command) -> Command:
     """The ``--json`` flag."""
     return click.option("--json", "as_json", is_flag=True, help="Print machine-readable JSON.")(command)
+
+
+def code_option(command: Command) -> Command:
+    """The ``--allow-code-execution`` flag."""
+    return click.option(
+        "--allow-code-execution",
+        is_flag=True,
+        help="Run answers that are programs, to score them (pass@1). Without it they have no score.",
+    )(command)
+
+
+def program_runner(allowed: bool) -> Callable[[str], bool] | None:
+    """What runs answers that are programs: nothing, unless the user allowed it."""
+    if not allowed:
+        return None
+    from fairmark.study.sandbox import locks, run_program
+
+    click.echo(f"note: {locks()}", err=True)
+    return run_program
 
 
 def set_option(command: Command) -> Command:

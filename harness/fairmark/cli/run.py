@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 import click
 
-from fairmark.cli.output import VERDICT_EXIT, emit_json, json_option, set_option
+from fairmark.cli.output import VERDICT_EXIT, code_option, emit_json, json_option, program_runner, set_option
 
 __all__ = ["exit_code", "run"]
 
@@ -52,9 +52,17 @@ _STOPPED = {"interrupted": 130, "terminated": 130, "sut_failed": 3}
     "--ruleset", default="fairmark-open-1", show_default=True, help="A shipped ruleset, or a folder of rules."
 )
 @click.option(
-    "--repetition", type=click.IntRange(0, 2**31 - 1), default=0, show_default=True, help="Fresh schedule seeds."
+    "--repetition",
+    type=click.IntRange(0, 2**31 - 1),
+    help="Run this one only, under its own seeds [default: all of settings.repetitions].",
 )
 @click.option("--calibrate", is_flag=True, help="Measure this client's ceiling anew before the run.")
+@click.option(
+    "--profile",
+    is_flag=True,
+    help="Measure nothing: drive the warm-up under the system's own profiler and show where time goes.",
+)
+@code_option
 @json_option
 def run(
     scenario: str,
@@ -66,26 +74,60 @@ def run(
     overrides: tuple[str, ...],
     out: Path | None,
     ruleset: str,
-    repetition: int,
+    repetition: int | None,
     calibrate: bool,
+    allow_code_execution: bool,
+    profile: bool,
     as_json: bool,
 ) -> int:
     """Run SCENARIO and print its verdict first.
 
     SCENARIO is a TOML file, or the name of a shipped scenario. Ctrl-C stops issuing, waits for what is in
-    flight and closes the log; a second Ctrl-C closes at once.
+    flight and closes the log; a second Ctrl-C closes at once. With settings.repetitions above 1 the folder
+    holds a run folder for each repetition, all of which must pass.
     """
+    from fairmark.cli.profile import profile_run
     from fairmark.cli.progress import ProgressLine
     from fairmark.drive.stop import StopSignal
     from fairmark.judge.rules import load_ruleset
+    from fairmark.report.series import series_line
     from fairmark.report.text import text_report
     from fairmark.study.prepare import prepare
     from fairmark.study.run import choose_sut, default_folder, run_once
+    from fairmark.study.series import run_series
 
     choice = choose_sut(sut_name, options, plugins)
+    if profile:
+        return profile_run(scenario, overrides, choice, mode=mode, clock=clock, out=out, as_json=as_json)
     rules = load_ruleset(ruleset)
-    prepared = prepare(scenario, overrides, mode=mode, repetition=repetition)
+    prepared = prepare(scenario, overrides, mode=mode, repetition=repetition or 0)
     folder = out or default_folder(prepared)
+    calibration: Literal["fresh", "cached"] = "fresh" if calibrate else "cached"
+    run_program = program_runner(allow_code_execution)
+    wanted = prepared.repetitions if repetition is None else 1
+    if wanted > 1:
+        with StopSignal() as stop:
+            series, records = run_series(
+                scenario,
+                overrides,
+                choice,
+                mode=mode,
+                repetitions=wanted,
+                out=folder,
+                ruleset=rules,
+                stop=stop,
+                narrate=lambda number: ProgressLine(f"{prepared.scenario.name} {number + 1}/{wanted}"),
+                calibration=calibration,
+                clock=clock,
+                run_program=run_program,
+            )
+        if as_json:
+            emit_json({"run": str(folder), "series": series, "records": records})
+        else:
+            if len(records) == 1:
+                click.echo(series_line(series))
+            _say(folder, text_report(records))
+        return max(exit_code(records[-1]), VERDICT_EXIT[series["verdict"]])
     with StopSignal() as stop, ProgressLine(prepared.scenario.name) as progress:
         record = run_once(
             prepared,
@@ -94,17 +136,22 @@ def run(
             ruleset=rules,
             stop=stop,
             progress=progress,
-            calibration="fresh" if calibrate else "cached",
+            calibration=calibration,
             clock=clock,
+            run_program=run_program,
         )
     if as_json:
         emit_json({"run": str(folder), "record": record})
     else:
-        click.echo(text_report([record]))
-        click.echo(f"run folder  {folder}")
-        click.echo(f"next        fairmark check {folder}")
-        click.echo(f"            fairmark report {folder} --html report.html")
+        _say(folder, text_report([record]))
     return exit_code(record)
+
+
+def _say(folder: Path, report: str) -> None:
+    click.echo(report)
+    click.echo(f"run folder  {folder}")
+    click.echo(f"next        fairmark check {folder}")
+    click.echo(f"            fairmark report {folder} --html report.html")
 
 
 def exit_code(record: dict[str, Any]) -> int:

@@ -16,18 +16,23 @@ import pyarrow.compute as pc
 
 from fairmark.errors import InputError
 from fairmark.evidence.evidence import Evidence
+from fairmark.measure.held_answers import held_answers
+from fairmark.measure.programs import NOT_ALLOWED, Runner, pass_at_k, program_of
 from fairmark.measure.scorers import SCORERS, Scorer
 from fairmark.measure.undefined import undefined
 from fairmark.samples.content import parse_row
 from fairmark.samples.references import parse_references
 from fairmark.scenario.model import Accuracy, Generation, Samples
 
-__all__ = ["check_scorer", "score"]
+__all__ = ["Scores", "check_scorer", "score"]
 
 CONFIDENCE: Final = 0.95
 
 Expected = Callable[[int], str | None]
 """The reference of a sample, by index; None where there is none."""
+
+Grade = Callable[[int, str | None], float | None]
+"""The score of an answer to a sample, by index; a failure has no text. None where there is no reference."""
 
 
 class _UndefinedError(Exception):
@@ -56,7 +61,7 @@ def check_scorer(accuracy: Accuracy, samples: Samples, generation: Generation) -
             value=accuracy.scorer,
             accepted=", ".join(SCORERS),
         )
-    field = {"references": "accuracy.reference", "answers": "samples.reference"}[scorer.against]
+    field = "accuracy.reference" if scorer.against == "references" else "samples.reference"
     if (accuracy.reference if scorer.against == "references" else samples.reference) is None:
         raise InputError(f"is missing; the scorer {scorer.name} compares with it", field=field)
     limit = generation.max_output_tokens
@@ -69,10 +74,37 @@ def check_scorer(accuracy: Accuracy, samples: Samples, generation: Generation) -
         )
 
 
+@dataclass(frozen=True, slots=True)
+class Scores:
+    """The scored answers of one phase, in plan order.
+
+    Attributes:
+        rows: the sample of each.
+        values: between 0 and 1.
+        failed: how many of them are failures, which score 0.
+        unscored: answers to samples without a reference.
+    """
+
+    scorer: Scorer
+    rows: tuple[int, ...]
+    values: tuple[float, ...]
+    failed: int
+    unscored: int
+
+    def by_row(self) -> list[tuple[int, float]]:
+        """Row and score of each."""
+        return list(zip(self.rows, self.values, strict=True))
+
+
 def score(
-    evidence: Evidence, facts: Mapping[str, Any], references: bytes | None, *, phase: str
-) -> dict[str, Any]:
-    """Score the answers of one phase by the scenario's scorer.
+    evidence: Evidence,
+    facts: Mapping[str, Any],
+    references: bytes | None,
+    *,
+    phases: Sequence[str],
+    run_program: Runner | None = None,
+) -> dict[str, dict[str, Any]]:
+    """Score the answers of each phase by the scenario's scorer.
 
     A failed sample scores 0. A sample without a reference cannot be scored and is counted as ``unscored``;
     that depends on the pinned data alone, never on the SUT.
@@ -82,27 +114,40 @@ def score(
             ``sample_index``.
         facts: the facts part of the run record; its ``scenario`` is the resolved document.
         references: bytes of the reference file, when the run has one.
-        phase: ``performance`` or ``accuracy``.
+        phases: ``performance``, ``accuracy`` or both.
+        run_program: runs answers that are programs; None where that is not allowed.
 
     Returns:
-        ``scorer``, ``n`` (scored answers), ``failed`` (of those), ``unscored``, ``samples`` (distinct rows
-        scored), ``of_samples`` (rows there are), ``score`` (mean, 0 to 1), ``interval``, ``target`` and
-        ``judged`` (whether the target holds for this phase); or ``{"undefined": reason}``.
+        By phase ``scorer``, ``n`` (scored answers), ``failed`` (of those), ``unscored``, ``samples``
+        (distinct rows scored), ``of_samples`` (rows there are), ``score`` (mean, 0 to 1), ``interval``,
+        ``target`` and ``judged`` (whether the target holds for this phase); in the performance phase
+        ``held_answers`` too (`fairmark.measure.held_answers`). Or ``{"undefined": reason}``.
     """
     scenario = facts["scenario"]
     spec = scenario.get("accuracy")
     if spec is None:
-        return undefined("the scenario does not ask for answers to be scored")
+        return {phase: undefined("the scenario does not ask for answers to be scored") for phase in phases}
     try:
         scorer = _scorer(spec, scenario["generation"])
-        expected = _expected(scorer, evidence, scenario, references)
-        return _scored(scorer, expected, _answers(evidence, phase)) | {
+        grade = _grader(scorer, evidence, scenario, references, run_program)
+    except _UndefinedError as reason:
+        return {phase: undefined(str(reason)) for phase in phases}
+    scored = {phase: _scores(scorer, grade, _answers(evidence, phase)) for phase in phases}
+    found: dict[str, dict[str, Any]] = {}
+    for phase, scores in scored.items():
+        if isinstance(scores, str):
+            found[phase] = undefined(scores)
+            continue
+        found[phase] = _described(scores) | {
             "of_samples": evidence.samples.num_rows,
             "target": spec["target"],
             "judged": phase in spec["judged"],
         }
-    except _UndefinedError as reason:
-        return undefined(str(reason))
+        if phase == "performance":
+            other = scored.get("accuracy")
+            before = other.by_row() if isinstance(other, Scores) else None
+            found[phase]["held_answers"] = held_answers(before, scores.by_row())
+    return found
 
 
 def _scorer(spec: Mapping[str, Any], generation: Mapping[str, Any]) -> Scorer:
@@ -117,12 +162,44 @@ def _scorer(spec: Mapping[str, Any], generation: Mapping[str, Any]) -> Scorer:
     return scorer
 
 
-def _expected(
-    scorer: Scorer, evidence: Evidence, scenario: Mapping[str, Any], references: bytes | None
-) -> Expected:
+def _grader(
+    scorer: Scorer,
+    evidence: Evidence,
+    scenario: Mapping[str, Any],
+    references: bytes | None,
+    run_program: Runner | None,
+) -> Grade:
+    if scorer.against == "tests":
+        return _program_grader(evidence.samples, scenario["samples"], run_program)
     if scorer.against == "answers":
-        return _dataset_answers(evidence.samples, scenario["samples"].get("reference"))
-    return _reference_outputs(scenario, references)
+        expected = _dataset_answers(evidence.samples, scenario["samples"].get("reference"))
+    else:
+        expected = _reference_outputs(scenario, references)
+
+    def grade(index: int, text: str | None) -> float | None:
+        reference = expected(index)
+        if reference is None:
+            return None
+        return 0.0 if text is None else scorer.score(text, reference)
+
+    return grade
+
+
+def _program_grader(samples: pa.Table, spec: Mapping[str, Any], run_program: Runner | None) -> Grade:
+    if run_program is None:
+        raise _UndefinedError(NOT_ALLOWED)
+    run = run_program
+    prompts = _dataset_answers(samples, spec["prompt"])
+    tests = _dataset_answers(samples, spec.get("reference"))
+
+    def grade(index: int, text: str | None) -> float | None:
+        prompt, test = prompts(index), tests(index)
+        program = None if prompt is None or test is None else program_of(prompt, text or "", test)
+        if program is None:
+            return None
+        return 0.0 if text is None else float(run(program))
+
+    return grade
 
 
 def _dataset_answers(samples: pa.Table, column: str | None) -> Expected:
@@ -180,35 +257,47 @@ def _numbers(column: pa.ChunkedArray[Any]) -> list[int]:
     return numbers
 
 
-def _scored(scorer: Scorer, expected: Expected, answers: _Answers) -> dict[str, Any]:
+def _scores(scorer: Scorer, grade: Grade, answers: _Answers) -> Scores | str:
+    """The scores of a phase, or why there are none. Equal answers to one sample are graded once."""
     known: dict[tuple[int, str | None], float | None] = {}
+    rows, values, failed = [], [], 0
     for pair in zip(answers.sample_index, answers.texts, strict=True):
         if pair not in known:
-            known[pair] = _score_one(scorer, pair[1], expected(pair[0]))
-    scores, indices, failed = [], [], 0
-    for index, text in zip(answers.sample_index, answers.texts, strict=True):
-        value = known[index, text]
+            known[pair] = grade(*pair)
+        value = known[pair]
         if value is not None:
-            scores.append(value)
-            indices.append(index)
-            failed += text is None
-    if not scores:
-        raise _UndefinedError("no answer has a reference" if answers.texts else "the phase has no answers")
+            rows.append(pair[0])
+            values.append(value)
+            failed += pair[1] is None
+    if not values:
+        return "no answer has a reference" if answers.texts else "the phase has no answers"
+    return Scores(scorer, tuple(rows), tuple(values), failed, len(answers.texts) - len(values))
+
+
+def _described(scores: Scores) -> dict[str, Any]:
+    rows, values = np.array(scores.rows), np.array(scores.values)
+    if scores.scorer.against == "tests":
+        rows, values = _passed_at_1(rows, values)
+    binary = scores.scorer.binary and bool(np.isin(values, (0.0, 1.0)).all())
     return {
-        "scorer": scorer.name,
-        "n": len(scores),
-        "failed": failed,
-        "unscored": len(answers.texts) - len(scores),
-        "samples": len(set(indices)),
-        "score": float(np.mean(scores)),
-        "interval": _interval(np.array(scores), np.array(indices), binary=scorer.binary),
+        "scorer": scores.scorer.name,
+        "n": len(scores.values),
+        "failed": scores.failed,
+        "unscored": scores.unscored,
+        "samples": len(set(scores.rows)),
+        "score": float(np.mean(values)),
+        "interval": _interval(values, rows, binary=binary),
     }
 
 
-def _score_one(scorer: Scorer, text: str | None, reference: str | None) -> float | None:
-    if reference is None:
-        return None
-    return 0.0 if text is None else scorer.score(text, reference)
+def _passed_at_1(
+    rows: npt.NDArray[np.int64], values: npt.NDArray[np.float64]
+) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.float64]]:
+    """pass@1 of each problem, however often it was asked: problems count alike."""
+    problems, row = np.unique(rows, return_inverse=True)
+    asked, right = np.bincount(row), np.bincount(row, weights=values)
+    passed = [pass_at_k(int(n), round(c), 1) for n, c in zip(asked, right, strict=True)]
+    return problems, np.array(passed)
 
 
 def _interval(

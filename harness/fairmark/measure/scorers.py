@@ -72,6 +72,10 @@ def same_final_number(output: str, reference: str) -> float:
     return float(number is not None and number == final_number(reference))
 
 
+def _not_compared(output: str, reference: str) -> float:
+    raise TypeError("answers that are programs are run, not compared")
+
+
 @dataclass(frozen=True, slots=True)
 class Scorer:
     """A way to score answers.
@@ -80,14 +84,15 @@ class Scorer:
         name: how scenarios name it.
         score: of an output and a reference, between 0 and 1.
         against: what it compares with: the outputs of the reference implementation
-            (``accuracy.reference``) or the data set's answers (the column ``samples.reference``).
+            (``accuracy.reference``), the data set's answers (the column ``samples.reference``), or its tests
+            (the same column), for answers that are programs; those are run, and ``score`` is not asked.
         binary: whether the score is 0 or 1 and nothing between.
         min_output_tokens: below this limit on the output, answers are cut before they can be right.
     """
 
     name: str
     score: Callable[[str, str], float]
-    against: Literal["references", "answers"]
+    against: Literal["references", "answers", "tests"]
     binary: bool = False
     min_output_tokens: int = 0
 
@@ -99,6 +104,8 @@ SCORERS: Final[Mapping[str, Scorer]] = {
         Scorer("reference-agreement", same_words, "references", binary=True),
         Scorer("rouge-l", rouge_l, "answers"),
         Scorer("exact-match", exact_match, "answers", binary=True),
+        # HumanEval (Chen et al. 2021): the answer passes the problem's tests.
+        Scorer("pass-at-1", _not_compared, "tests", binary=True),
         # GSM8K's own worked answers have 127 tokens on average, the longest 1 % more than 287.
         Scorer("final-number", same_final_number, "answers", binary=True, min_output_tokens=256),
     )

@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from fairmark.drive.inprocess.plugin import PluginOrder, pick_shape
+from fairmark.drive.inprocess.plugin import PluginOrder, pick_isolation, pick_shape
 from fairmark.drive.inprocess.run import execute_in_process
 from fairmark.drive.job import Calibration, Clock, InProcessJob, Progress, RunJob, VirtualJob
 from fairmark.drive.ledger import find_workspace
@@ -22,6 +22,8 @@ from fairmark.evidence.json_file import write_json
 from fairmark.judge.judge import judge
 from fairmark.judge.rules import Ruleset, load_ruleset
 from fairmark.measure.measure import measure
+from fairmark.measure.programs import Runner
+from fairmark.report.profile import TRACES
 from fairmark.study.prepare import Prepared
 from fairmark.sut.api import SUT, WireSUT
 from fairmark.sut.options import options_record, parse_options
@@ -80,6 +82,7 @@ def run_once(
     progress: Callable[[Progress], None],
     calibration: Calibration = "cached",
     clock: Clock = "real",
+    run_program: Runner | None = None,
 ) -> dict[str, Any]:
     """Drive a prepared run against a SUT and judge it; see `drive_once`.
 
@@ -88,7 +91,7 @@ def run_once(
     """
     drive_once(prepared, choice, out=out, stop=stop, progress=progress, calibration=calibration, clock=clock)
     progress(Progress("judge"))
-    return judge_run(out, ruleset)
+    return judge_run(out, ruleset, run_program=run_program)
 
 
 def drive_once(
@@ -118,6 +121,7 @@ def drive_once(
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise InputError("already holds something", source="--out", value=str(out), accepted="a new folder")
     logs = out / "evidence" / "logs"
+    there = [folder for folder in (out, *out.parents) if folder.exists()]
     try:
         logs.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -136,11 +140,16 @@ def drive_once(
             else:
                 execute(job, progress=progress, stop=stop)
     finally:
-        _remove_if_empty(out)
+        _tidy(out, there)
 
 
-def judge_run(folder: Path, ruleset: Ruleset | None = None) -> dict[str, Any]:
+def judge_run(
+    folder: Path, ruleset: Ruleset | None = None, *, run_program: Runner | None = None
+) -> dict[str, Any]:
     """Measure and judge the run in ``folder`` and write both into its record.
+
+    Args:
+        run_program: runs answers that are programs; without it they have no score.
 
     Raises:
         EvidenceError: the evidence cannot be read.
@@ -148,7 +157,8 @@ def judge_run(folder: Path, ruleset: Ruleset | None = None) -> dict[str, Any]:
     record = json.loads((folder / RECORD).read_text(encoding="utf-8"))
     references = folder / "evidence" / "references.jsonl"
     evidence = load_evidence(folder / "evidence")
-    record["metrics"] = measure(evidence, record, references.read_bytes() if references.exists() else None)
+    kept = references.read_bytes() if references.exists() else None
+    record["metrics"] = measure(evidence, record, kept, run_program=run_program)
     record["verdict"] = judge(record, ruleset or load_ruleset("fairmark-open-1"))
     write_json(folder / RECORD, record)
     return dict(record)
@@ -188,17 +198,39 @@ def _job(
         "repetition": prepared.repetition,
     }
     logs = out / "evidence" / "logs"
+    traces = _traces(choice, out) if prepared.mode == "profile" else None
     shape = pick_shape(choice.cls, prepared.scenario.scenario)
     if clock == "real" and shape is not None and not issubclass(choice.cls, WireSUT):
-        order = PluginOrder(choice.name, choice.plugins, choice.assignments, shape, str(logs.absolute()))
+        order = PluginOrder(
+            choice.name,
+            choice.plugins,
+            choice.assignments,
+            shape,
+            str(logs.absolute()),
+            None if traces is None else str(traces.absolute()),
+            pick_isolation(choice.cls, shape, prepared.scenario),
+        )
         return InProcessJob(**asked, plugin=order)
     sut = choice.cls(choice.options)
-    sut.logs = logs
+    sut.logs, sut.traces = logs, traces
     if clock == "virtual" and isinstance(sut, SimSUT):
         return VirtualJob(**asked, sut=sut)
     if clock == "real" and isinstance(sut, WireSUT):
         return RunJob(**asked, sut=sut, calibration=calibration)
     raise _wrong_shape(choice, clock)
+
+
+def _traces(choice: SutChoice, out: Path) -> Path:
+    """Where the profiler of the chosen system writes. Beside the evidence: nothing is derived from it."""
+    if choice.cls.profile is SUT.profile:
+        raise InputError(
+            f"the system {choice.name} has no profiler",
+            source="--profile",
+            accepted="one whose class has `profile`",
+        )
+    folder = out / TRACES
+    folder.mkdir()
+    return folder
 
 
 def _wrong_shape(choice: SutChoice, clock: Clock) -> InputError:
@@ -212,13 +244,21 @@ def _wrong_shape(choice: SutChoice, clock: Clock) -> InputError:
     return InputError(problem, source="--sut", value=choice.name, accepted=accepted)
 
 
-def _remove_if_empty(out: Path) -> None:
-    """A run that was refused before its first query leaves no folder behind."""
+def _tidy(out: Path, there: Sequence[Path]) -> None:
+    """A run that was refused before its first query leaves nothing but what its system logged.
+
+    Args:
+        there: the folders that were there before the run.
+    """
     if (out / RECORD).exists() or (out / "live").exists():
         return
     logs = out / "evidence" / "logs"
     for log in logs.iterdir():
-        log.unlink()
-    for folder in (logs, out / "evidence", out):
-        if folder.exists() and not any(folder.iterdir()):
-            folder.rmdir()
+        if not log.stat().st_size:
+            log.unlink()
+    for folder in (out / TRACES, logs, *logs.parents):
+        if folder.name == TRACES and not folder.exists():
+            continue
+        if folder in there or any(folder.iterdir()):
+            return
+        folder.rmdir()
