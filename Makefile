@@ -6,7 +6,7 @@ BIN    := $(VENV)/bin
 # Without --no-compile pip compiles all of pandas and scipy, of which next to nothing is imported.
 PIP    := $(BIN)/python -m pip --disable-pip-version-check install --no-compile --progress-bar off -c constraints.txt
 
-.PHONY: demo test test-fast test-real test-real-vllm bench-vllm differential lint bench bench-peers clean
+.PHONY: demo test test-fast test-real test-real-vllm bench-vllm differential lint bench bench-peers peers clean
 .DELETE_ON_ERROR:
 
 demo: $(VENV)/.runtime
@@ -40,6 +40,10 @@ bench: $(VENV)/.bench
 bench-peers: $(VENV)/.bench
 	$(BIN)/python -m benchmarks.install_peers
 	$(BIN)/python -m benchmarks --results benchmarks/results/peers.json peers
+
+# Each tool beside fairmark on one simulated server: what rosetta's formulas are held against.
+peers: $(VENV)/.dev
+	$(BIN)/python -m benchmarks.rosetta_peers $(PEERS)
 
 lint: $(VENV)/.dev
 	$(BIN)/ruff format --check .

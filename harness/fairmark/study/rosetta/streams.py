@@ -17,7 +17,7 @@ from fairmark.measure.arrow import ABSENT, Flags, Int64s, int64s, kinds, present
 from fairmark.measure.phase import Phase, read_phase
 from fairmark.measure.terms import Terms
 
-__all__ = ["CHOICES", "TOKENS", "Streams", "read_streams"]
+__all__ = ["CHOICES", "LINES", "TOKENS", "Streams", "read_streams"]
 
 TOKENS: Final = ("content", "reasoning", "tool")
 """Kinds of messages that hold generated tokens."""
@@ -25,7 +25,8 @@ TOKENS: Final = ("content", "reasoning", "tool")
 CHOICES: Final = ("role", *TOKENS, "finish")
 """Kinds of messages whose ``choices`` is not empty."""
 
-_LINES: Final = ("role", *TOKENS, "finish", "usage", "end", "error")
+LINES: Final = ("role", *TOKENS, "finish", "usage", "end", "error")
+"""The kinds of messages; `Streams.line` holds positions in this tuple."""
 _CLOSED: Final = ("engine_error", "empty", "cancelled")
 _NO_FINISH: Final = "no finish reason"
 
@@ -50,7 +51,7 @@ class Streams:
 
     def of(self, *wanted: str) -> Flags:
         """The messages of the ``wanted`` kinds."""
-        numbers = [_LINES.index(kind) for kind in wanted]
+        numbers = [LINES.index(kind) for kind in wanted]
         return np.isin(self.line, numbers)
 
     def first(self, *wanted: str) -> Int64s:
@@ -88,7 +89,7 @@ def read_streams(evidence: Evidence, terms: Terms, phase: str) -> Streams:
     requests, events = read_phase(evidence.queries, phase), _events(evidence)
     row = _row(int64s(events, "seq"), requests.seq)
     line = np.full(len(row), -1, dtype=np.int64)
-    for number, kind in enumerate(_LINES):
+    for number, kind in enumerate(LINES):
         line[kinds(events, "kind", kind)] = number
     kept = (row >= 0) & (line >= 0)
     order = np.argsort(row[kept], kind="stable")
