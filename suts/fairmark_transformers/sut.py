@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import os
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import partial
 from itertools import product
@@ -16,6 +17,7 @@ from fairmark import Chunk, Done, Event, Query, Sample, Sink
 from fairmark_transformers.batching import Batcher, Request
 from fairmark_transformers.encoding import Classification, Embedding, Pooling
 from fairmark_transformers.generation import Generation
+from fairmark_transformers.profiling import profiled
 from fairmark_transformers.weights import BUNDLED_MODEL, Checkpoint, find_checkpoint
 
 __all__ = ["TransformersSUT"]
@@ -138,6 +140,11 @@ class TransformersSUT(fairmark.CallbackSUT, fairmark.BatchSUT):
             position, event = events.get()
             left -= not isinstance(event, Chunk)
             yield position, event
+
+    def profile(self) -> AbstractContextManager[None]:
+        """One trace of torch.profiler."""
+        assert self.traces is not None
+        return profiled(self._running, self.traces)
 
     def close(self) -> None:
         """End the model's thread."""

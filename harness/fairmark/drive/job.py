@@ -28,7 +28,9 @@ __all__ = [
     "VirtualJob",
 ]
 
-RunMode = Literal["performance", "accuracy", "submission"]
+RunMode = Literal["performance", "accuracy", "submission", "profile"]
+"""``profile`` drives the warm-up alone, under the system's profiler; nothing of it is counted."""
+
 Calibration = Literal["cached", "fresh", "none"]
 Clock = Literal["real", "virtual"]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import fcntl
 from collections.abc import Callable
-from contextlib import ExitStack
+from contextlib import ExitStack, nullcontext
 from pathlib import Path
 from time import monotonic_ns
 
@@ -46,7 +46,8 @@ def execute(job: RunJob, *, progress: Report, stop: StopSignal) -> Path:
             fcntl.flock(lock, fcntl.LOCK_EX)
             store = prepare_store(job, ready)
             crew = Crew(store, ready.heads, folder / "evidence" / "logs", lock.fileno())
-            with Telemetry(job.sut.endpoints(), folder / LIVE) as telemetry:
+            profiler = job.sut.profile() if job.mode == "profile" else nullcontext()
+            with profiler, Telemetry(job.sut.endpoints(), folder / LIVE) as telemetry:
                 detail = drive_phases(job, store, crew, progress, stop, flush=job.sut.flush)
             Journal(folder / "evidence" / "journal.jsonl").append("telemetry", servers=telemetry.summary)
             progress(Progress("seal"))

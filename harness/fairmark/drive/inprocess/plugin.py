@@ -41,6 +41,7 @@ class PluginOrder:
         plugins: extra modules and files, as `fairmark.sut.plugins.load_sut` takes them.
         options: ``name=value`` assignments.
         logs: where the system's own logs go.
+        traces: where its profiler writes; None does not profile.
     """
 
     name: str
@@ -48,6 +49,7 @@ class PluginOrder:
     options: Sequence[str]
     shape: Shape
     logs: str
+    traces: str | None = None
 
     def write(self, folder: Path) -> None:
         """Write it into the live store."""
@@ -62,6 +64,7 @@ class PluginOrder:
         cls = load_sut(self.name, self.plugins)
         sut = cls(parse_options(cls.Options, self.options, sut=self.name))
         sut.logs = Path(self.logs)
+        sut.traces = None if self.traces is None else Path(self.traces)
         return sut
 
 
