@@ -13,7 +13,9 @@ from fairmark.drive.job import Progress
 from fairmark.drive.run import execute
 from fairmark.drive.stop import StopSignal
 from fairmark.evidence.evidence import load_evidence
+from fairmark.evidence.live import open_store
 from fairmark.evidence.recover import recover
+from fairmark.evidence.store import OUTCOMES
 
 pytestmark = pytest.mark.faults
 
@@ -112,6 +114,27 @@ def test_everything_killed_at_once_can_be_recovered(bench: Any, coordinator: Any
     assert set(failures) <= {None, "aborted"}
     events = load_evidence(run.folder / "evidence").events
     assert len(events) > 0
+
+
+def test_what_broke_as_everything_was_killed_is_not_the_servers_doing(bench: Any, coordinator: Any) -> None:
+    run = coordinator("SingleStream", bench.sut(ttft_ms=20), "settings.min_query_count=5000")
+    run.await_answers(5)
+    workers = run.workers()
+    for process in (*workers, psutil.Process(run.process.pid)):
+        process.kill()
+    run.process.wait()
+    store = open_store(run.folder / "live")
+    stamps, beat = store.columns(write=True).stamps, store.control().alive_ns
+    assert beat
+    answered = [seq for seq, outcome in enumerate(stamps.outcome) if outcome == OUTCOMES.index("complete")]
+    # A server that dies on its own long before, and one that is killed together with the driver.
+    early, late = answered[-2:]
+    for seq, completed in ((early, beat - 10**9), (late, beat + 10**6)):
+        stamps.outcome[seq], stamps.completed[seq] = OUTCOMES.index("reset"), completed
+    recover(run.folder)
+    failures = {q["seq"]: q["failure"] for q in load_evidence(run.folder / "evidence").queries.to_pylist()}
+    assert failures[late] == "aborted"
+    assert failures[early] == "truncated"
 
 
 def test_a_worker_that_cannot_start_ends_the_run(bench: Any, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -78,6 +78,8 @@ def summary_rows(records: Sequence[Record]) -> list[Row]:
     """All rows of the summary, in reading order."""
     rows = [
         _row("Run", "Verdict", "", records, lambda r: Cell(verdict_of(r).word)),
+        _row("Run", "System", "", records, lambda r: Cell(str(r["sut"]["name"]))),
+        _row("Run", "Offered", "", records, _offered),
         _row("Run", "Queries", "", records, _queries),
         _row("Run", "Failed", "", records, _failed),
         _row("Run", "Attempts", "", records, lambda r: Cell(count(r["attempts"]))),
@@ -100,12 +102,18 @@ def summary_rows(records: Sequence[Record]) -> list[Row]:
 
 
 def remarks(records: Sequence[Record]) -> list[str]:
-    """What to bear in mind: for each run, the percentiles that rest on too few queries for an interval."""
+    """What to bear in mind: for each run, what the decoder remarked, and the percentiles that rest on too few
+    queries for an interval.
+    """
     found: list[str] = []
     for label, record in zip(labels(records), records, strict=True):
         phase = _performance(record)
         if isinstance(phase, str):
             continue
+        flags = phase["counts"]["flags"]
+        if flags:
+            listed = ", ".join(f"{name} {n}" for name, n in flags.items())
+            found.append(f"{label}: remarks of the decoder on successes: {listed}")
         thin, reason, n = _without_interval(phase)
         if thin:
             found.append(f"{label} (n = {n}): no interval for {', '.join(thin)}; {reason}")
@@ -146,6 +154,18 @@ def _performance(record: Record) -> Mapping[str, Any] | str:
 def _queries(record: Record) -> Cell:
     phase = _performance(record)
     return Cell(DASH, phase) if isinstance(phase, str) else Cell(count(phase["counts"]["judged_queries"]))
+
+
+def _offered(record: Record) -> Cell:
+    """The load as the scenario asks for it; in closed loops how many queries are in flight at once."""
+    scenario = record["scenario"]
+    kind, settings = scenario["scenario"], scenario["settings"]
+    if kind == "Server" and settings.get("target_qps") is not None:
+        return Cell(f"{decimal(settings['target_qps'])}/s")
+    if kind == "Server":
+        return Cell("as recorded")
+    in_flight = {"Concurrency": settings.get("concurrency"), "Offline": "all"}.get(kind, 1)
+    return Cell(f"{in_flight} at once")
 
 
 def _failed(record: Record) -> Cell:

@@ -60,6 +60,8 @@ def _unreadable(path: Path, cause: BaseException) -> InputError:
 
 
 def _require(columns: Sequence[str], present: Sequence[str], path: Path) -> None:
+    if not present:
+        raise InputError("is empty", source=path.name, accepted=f"rows with {', '.join(map(repr, columns))}")
     missing = [name for name in columns if name not in present]
     if missing:
         raise InputError(

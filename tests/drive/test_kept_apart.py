@@ -1,0 +1,111 @@
+"""What a run must not do: warm the cache of the system that it measures, lose its log, trust a damaged file."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fairmark.drive import prepare as preparing
+from fairmark.drive.calibrate import ceilings
+from fairmark.drive.stop import StopSignal
+from fairmark.errors import SutError
+from fairmark.judge.rules import load_ruleset
+from fairmark.study.prepare import prepare
+from fairmark.study.run import choose_sut, run_once
+
+PLUGIN = """
+import fairmark
+
+
+class Engine(fairmark.SyncSUT):
+    def open(self):
+        if self.logs is not None and {talk}:
+            (self.logs / "engine.log").write_text("no such device")
+        raise RuntimeError("does not open")
+
+    def generate(self, sample):
+        yield fairmark.Done("stop")
+
+
+@fairmark.hookimpl
+def fairmark_suts():
+    return {{"engine": Engine}}
+"""
+
+SCENARIO = """
+schema = "fairmark/scenario/1"
+name = "tiny"
+scenario = "SingleStream"
+model = { name = "m" }
+samples = { source = "q.jsonl", prompt = "question", performance_sample_count = 4 }
+run = { min_query_count = 4 }
+"""
+
+
+def fail_to_open(folder: Path, monkeypatch: pytest.MonkeyPatch, *, talk: bool) -> Path:
+    """A run in a new folder below a new folder, of a system that does not open."""
+    monkeypatch.chdir(folder)
+    (folder / "q.jsonl").write_text("".join(json.dumps({"question": f"q{i}"}) + "\n" for i in range(9)))
+    (folder / "tiny.toml").write_text(SCENARIO)
+    (folder / "engine.py").write_text(PLUGIN.format(talk=talk))
+    out = folder / "runs" / "one"
+    with pytest.raises(SutError, match="does not open"):
+        run_once(
+            prepare("tiny.toml"),
+            choose_sut("engine", plugins=["engine.py"]),
+            out=out,
+            ruleset=load_ruleset("fairmark-open-1"),
+            stop=StopSignal(),
+            progress=lambda _: None,
+        )
+    return out
+
+
+def test_the_log_of_a_system_that_does_not_open_is_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out = fail_to_open(tmp_path, monkeypatch, talk=True)
+    logs = {path.name: path.read_text() for path in (out / "evidence" / "logs").iterdir()}
+    assert "no such device" in "".join(logs.values())
+    assert all(logs.values())
+
+
+def test_a_first_request_is_never_one_that_counts(bench: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[bytes] = []
+    real = preparing.probe
+
+    def noted(endpoint: Any, body: bytes, *given: Any, **more: Any) -> Any:
+        asked.append(body)
+        return real(endpoint, body, *given, **more)
+
+    monkeypatch.setattr(preparing, "probe", noted)
+    warm = bench.run("SingleStream", bench.sut())
+    (first,) = asked
+    sent = {row["question"] for row in questions(warm, "performance")}
+    assert not any(question.encode() in first for question in sent)
+    # Where every row is counted there is nothing left to ask but a greeting.
+    bench.run("Offline", bench.sut(), "samples.performance_sample_count=64", mode="accuracy")
+    assert b"Hello." in asked[1]
+
+
+def questions(ran: Any, phase: str) -> list[dict[str, Any]]:
+    rows = {row["index"]: json.loads(row["row"]) for row in ran.rows("samples")}
+    return [rows[query["sample_index"]] for query in ran.queries(phase)]
+
+
+@pytest.mark.parametrize("damage", ["", "{", '"x"', "[{}]", "[1]"])
+def test_a_damaged_ceiling_is_measured_anew(
+    damage: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FAIRMARK_CACHE", str(tmp_path))
+    measured = [{"qps": 1000, "lag_p50_ns": 1, "lag_p99_ns": 2}]
+    monkeypatch.setattr("fairmark.drive.calibrate._measure", lambda *_: measured)
+    asked = {"workers": 1, "cores": [], "pacer": None}
+    assert ceilings("cached", **asked) == measured
+    (cached,) = tmp_path.rglob("ceiling-*.json")
+    cached.write_text(damage)
+    assert ceilings("cached", **asked) == measured
+    assert json.loads(cached.read_text()) == measured
