@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import linregress
 
+from fairmark.evidence.tables import table
 from fairmark.measure.stages import inverse
 
 MS = 1_000_000
@@ -62,6 +65,16 @@ def test_more_tokens_than_allowed_are_counted(evidence_of, facts_of, measured):
     for limit, over in ((None, 0), (5, 1), (4, 2)):
         facts["scenario"]["generation"]["max_output_tokens"] = limit
         assert measured(evidence_of(rows), facts)["tokens"]["over_limit"] == over
+
+
+def test_a_row_has_a_limit_of_its_own(evidence_of, facts_of, measured):
+    evidence = evidence_of([query(0, tokens=4), query(100, tokens=5), query(200, tokens=9)])
+    facts = facts_of(samples=', input = "length", output_tokens = "out"')
+    rows = [f'{{"out":{n},"q":7}}' for n in (4, '"4"', 20)]
+    evidence = replace(evidence, samples=table("samples", {"index": [0, 1, 2], "row": rows}))
+    for cap, over in ((None, 1), (8, 2)):
+        facts["scenario"]["generation"]["max_output_tokens"] = cap
+        assert measured(evidence, facts)["tokens"]["over_limit"] == over
 
 
 def test_cached_share_needs_every_server_to_tell(make_phase):

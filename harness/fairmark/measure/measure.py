@@ -16,6 +16,7 @@ from fairmark.measure.constraint import classes, constraint
 from fairmark.measure.counts import counts
 from fairmark.measure.delivery import delivery
 from fairmark.measure.latency import identity, latency
+from fairmark.measure.limits import output_limits
 from fairmark.measure.phase import of_phase, read_phase
 from fairmark.measure.programs import Runner
 from fairmark.measure.rates import rates
@@ -59,6 +60,7 @@ def measure(
 def _phase(evidence: Evidence, terms: Terms, name: str, scenario: Mapping[str, Any]) -> dict[str, Any]:
     phase = read_phase(evidence.queries, name)
     chunks = read_chunks(evidence.events, phase)
+    limits = output_limits(evidence.samples, scenario, phase.sample_index)
     return {
         "counts": counts(phase, terms),
         "window": window(phase, terms),
@@ -73,7 +75,7 @@ def _phase(evidence: Evidence, terms: Terms, name: str, scenario: Mapping[str, A
         "steady": steady(phase, terms),
         "client": client(phase, terms, evidence.health, evidence.workers, evidence.environment),
         "delivery": delivery(phase, terms, evidence.plan),
-        "tokens": tokens(phase, chunks, terms, evidence.outputs),
+        "tokens": tokens(phase, chunks, terms, evidence.outputs, limits),
         "by_length": by_length(phase, terms, scenario["samples"].get("lengths_like")),
         "two_stages": two_stages(phase, terms),
         "loadgen": as_loadgen(phase, terms),

@@ -50,7 +50,6 @@ class Terms:
     workers: int
     slots: int | None
     think_ns: int
-    max_output_tokens: int | None
     longest_stop_bytes: int
 
     @property
@@ -112,6 +111,5 @@ def read_terms(document: Mapping[str, Any], *, rows: int | None = None) -> Terms
         workers=settings["workers"],
         slots={"SingleStream": 1, "MultiStream": 1, "Concurrency": settings.get("concurrency")}.get(kind),
         think_ns=round(arrivals["think_time_s"] * _NS_PER_S),
-        max_output_tokens=document["generation"].get("max_output_tokens"),
         longest_stop_bytes=max((len(s.encode()) for s in document["generation"].get("stop", ())), default=0),
     )

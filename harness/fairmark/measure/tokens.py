@@ -22,8 +22,10 @@ _UNSEEN: Final = 8
 character at the end."""
 
 
-def tokens(phase: Phase, chunks: Chunks, terms: Terms, outputs_table: pa.Table) -> dict[str, Any]:
-    """Token accounting over successes."""
+def tokens(
+    phase: Phase, chunks: Chunks, terms: Terms, outputs_table: pa.Table, limits: Int64s
+) -> dict[str, Any]:
+    """Token accounting over successes; ``limits`` holds how many tokens each sample's answer may have."""
     if not terms.generates_tokens:
         return undefined(NO_TOKENS)
     served = select(phase.table, phase.ok)
@@ -52,7 +54,7 @@ def tokens(phase: Phase, chunks: Chunks, terms: Terms, outputs_table: pa.Table) 
             "event_token_mismatch": _mismatches(phase, chunks),
             "over_bytes": _over_bytes(phase, terms, outputs_table),
             "input_varying": _varying(phase),
-            "over_limit": _over_limit(outputs, terms.max_output_tokens),
+            "over_limit": _over_limit(outputs, limits[phase.ok]),
             "limit_hit_share": ratio(reasons.get("length", 0), succeeded),
         },
         {
@@ -75,9 +77,9 @@ def _lengths(values: Int64s, missing: str) -> dict[str, Any]:
     return lengths(known) if len(known) else undefined(missing)
 
 
-def _over_limit(outputs: Int64s, limit: int | None) -> int:
+def _over_limit(outputs: Int64s, limits: Int64s) -> int:
     """Successes that count more tokens than the scenario lets a system generate: the count is made up."""
-    return 0 if limit is None else int(np.count_nonzero(outputs > limit))
+    return int(np.count_nonzero(present(limits) & (outputs > limits)))
 
 
 def _over_bytes(phase: Phase, terms: Terms, outputs: pa.Table) -> int:

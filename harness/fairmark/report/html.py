@@ -8,6 +8,7 @@ from html import escape
 from importlib import resources
 from typing import Any, Final
 
+from fairmark.report.by_length import COLUMNS, length_tables
 from fairmark.report.charts import Chart, charts
 from fairmark.report.profile import HEADERS, profile_table
 from fairmark.report.provenance import provenance
@@ -165,7 +166,7 @@ def _run_section(position: int, name: str, run: RunData) -> str:
     return (
         f'<section id="run-{position}"><h2>{escape(name)} '
         f'<small class="what">{escape(run.record["scenario"]["name"])}</small></h2>'
-        f'<div class="charts">{figures}</div>{_rules(run.record)}{_operators(run)}'
+        f'<div class="charts">{figures}</div>{_by_length(run.record)}{_rules(run.record)}{_operators(run)}'
         f"{_provenance(run)}</section>"
     )
 
@@ -176,6 +177,23 @@ def _figure(chart: Chart) -> str:
     caption = f"<figcaption>{escape(chart.caption)}</figcaption>" if chart.plot else ""
     heading = f'<h4>{escape(chart.title)}</h4><div class="legend">{legend}</div>'
     return f'<figure class="{chart.width}">{heading}{body}{caption}</figure>'
+
+
+def _by_length(record: Mapping[str, Any]) -> str:
+    parts: list[str] = []
+    for table in length_tables(record):
+        head = "".join(f'<th class="n" scope="col">{escape(title)}</th>' for title in COLUMNS)
+        body = "".join(
+            "<tr>" + "".join(f'<td class="n">{escape(cell)}</td>' for cell in row) + "</tr>"
+            for row in table.rows
+        )
+        remark = f'<p class="notes">{escape(table.remark)}</p>' if table.remark else ""
+        parts.append(
+            f"<h3>By {table.side} length</h3>"
+            f'<div class="scroll"><table><thead><tr>{head}</tr></thead>'
+            f"<tbody>{body}</tbody></table></div>{remark}"
+        )
+    return "".join(parts)
 
 
 def _rules(record: Mapping[str, Any]) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from fairmark.report.by_length import COLUMNS, LengthTable, length_tables
 from fairmark.report.series import series_in, series_line, spread_rows
 from fairmark.report.summary import Row, labels, remarks, summary_rows, verdict_of
 
@@ -15,8 +16,8 @@ def text_report(records: Sequence[Mapping[str, Any]]) -> str:
     """The report of ``records`` (run records) as plain text, ending in a line feed.
 
     First the verdict of each run with its reasons, that on repetitions together before those on each; then
-    one table with a column for each run; then the spread over repetitions, the reason for every number that
-    does not exist, and remarks on percentiles that rest on few queries.
+    one table with a column for each run; then the spread over repetitions, tables by length, the reason for
+    every number that does not exist, and remarks on percentiles that rest on few queries.
     """
     if not records:
         return "no runs\n"
@@ -28,6 +29,11 @@ def text_report(records: Sequence[Mapping[str, Any]]) -> str:
         _verdicts(names, records),
         _table(names, summary_rows(records), notes),
         *map(_spread, series),
+        *(
+            _by_length(name, table)
+            for name, r in zip(names, records, strict=True)
+            for table in length_tables(r)
+        ),
     ]
     if notes:
         parts.append("\n".join(f"[{number}] {reason}" for reason, number in notes.items()))
@@ -55,6 +61,16 @@ def _table(names: Sequence[str], rows: Sequence[Row], notes: dict[str, int]) -> 
     body = [[_title(row), *(_cell(cell.text, cell.reason, notes) for cell in row.cells)] for row in rows]
     align = ["left", *("right" for _ in names)]
     return tabulate(body, headers=["", *names], tablefmt="simple", disable_numparse=True, colalign=align)
+
+
+def _by_length(name: str, table: LengthTable) -> str:
+    from tabulate import tabulate
+
+    title, *others = COLUMNS
+    headers = [f"{name}, {table.side} {title}", *others]
+    align = ["right" for _ in headers]
+    body = tabulate(table.rows, headers=headers, tablefmt="simple", disable_numparse=True, colalign=align)
+    return body if table.remark is None else f"{body}\n{table.remark}"
 
 
 def _spread(series: Mapping[str, Any]) -> str:
