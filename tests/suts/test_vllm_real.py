@@ -10,6 +10,7 @@ import json
 import os
 import subprocess
 import sys
+import time
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -29,6 +30,7 @@ pytestmark = [
 ]
 
 QUERIES = 16
+ENVIRONMENT = {"VLLM_CPU_KVCACHE_SPACE": "1", **os.environ}
 ENGINE = ("max_model_len=2048", "max_num_seqs=16", "dtype=bfloat16", "enforce_eager=true")
 SCENARIO = """
 schema = "fairmark/scenario/1"
@@ -70,8 +72,8 @@ class Run:
 def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The bundled weights in bfloat16."""
     folder = tmp_path_factory.mktemp("models") / "SmolLM2-135M-Instruct"
-    command = [sys.executable, "-m", "benchmarks.make_smollm2", str(folder)]
-    subprocess.run(command, cwd=Path(__file__).parents[2], check=True, capture_output=True)
+    line = [sys.executable, "-m", "benchmarks.make_smollm2", str(folder)]
+    subprocess.run(line, cwd=Path(__file__).parents[2], check=True, capture_output=True)
     return folder
 
 
@@ -98,14 +100,16 @@ def base_url(model: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
         sut.close()
 
 
-def run(tmp_path: Path, sut: str, *options: str, concurrency: int, kind: str = "messages") -> Run:
-    text = SCENARIO.format(input=kind, concurrency=concurrency, queries=QUERIES)
+def command(tmp_path: Path, sut: str, *options: str, concurrency: int, kind: str, queries: int) -> list[str]:
+    text = SCENARIO.format(input=kind, concurrency=concurrency, queries=queries)
     (tmp_path / "s.toml").write_text(text)
-    command = [sys.executable, "-m", "fairmark", "run", "s.toml", "--sut", sut, "--out", "run"]
-    for option in options:
-        command += ["-o", option]
-    environment = {"VLLM_CPU_KVCACHE_SPACE": "1", **os.environ}
-    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True)
+    line = [sys.executable, "-m", "fairmark", "run", "s.toml", "--sut", sut, "--out", "run"]
+    return line + [part for option in options for part in ("-o", option)]
+
+
+def run(tmp_path: Path, sut: str, *options: str, concurrency: int, kind: str = "messages") -> Run:
+    line = command(tmp_path, sut, *options, concurrency=concurrency, kind=kind, queries=QUERIES)
+    done = subprocess.run(line, cwd=tmp_path, env=ENVIRONMENT, capture_output=True, text=True)
     assert done.returncode in (0, 1), done.stderr
     return Run(tmp_path / "run")
 
@@ -139,12 +143,12 @@ def check(run: Run, tokenizer: Any, *, streamed: bool = True) -> None:
 
 
 def audited(run: Run) -> str:
-    command = [sys.executable, "-m", "fairmark", "audit", str(run.folder)]
-    return subprocess.run(command, capture_output=True, text=True).stdout
+    line = [sys.executable, "-m", "fairmark", "audit", str(run.folder)]
+    return subprocess.run(line, capture_output=True, text=True).stdout
 
 
-def vllm_processes() -> set[str]:
-    return {p.info["name"] for p in psutil.process_iter(["name"]) if "VLLM::" in (p.info["name"] or "")}
+def vllm_processes() -> set[int]:
+    return {p.pid for p in psutil.process_iter(["name"]) if "VLLM::" in (p.info["name"] or "")}
 
 
 @pytest.mark.parametrize("concurrency", [1, 8])
@@ -196,3 +200,23 @@ def test_in_process(tmp_path: Path, model: Path, tokenizer: Any, concurrency: in
     assert (claims["precision"], claims["context_tokens"], claims["slots"]) == ("bfloat16", 2048, 16)
     assert vllm_processes() == before
     assert audited(done).startswith("ok")
+
+
+@pytest.mark.faults
+def test_the_engine_does_not_outlive_a_run_that_is_killed(tmp_path: Path, model: Path) -> None:
+    before = vllm_processes()
+    options = [f"model={model}", *ENGINE]
+    line = command(tmp_path, "vllm", *options, concurrency=8, kind="messages", queries=2000)
+    coordinator = subprocess.Popen(line, cwd=tmp_path, env=ENVIRONMENT, start_new_session=True)
+    journal = tmp_path / "run" / "evidence" / "journal.jsonl"
+    while not (journal.exists() and '"phase":"performance"' in journal.read_text()):
+        assert coordinator.poll() is None
+        time.sleep(0.2)
+    assert vllm_processes() > before
+    workers = psutil.Process(coordinator.pid).children(recursive=True)
+    # The driver's worker goes without a chance to close its engine, and so does whoever started it.
+    for process in (coordinator, *(w for w in workers if "fairmark.drive" in " ".join(w.cmdline()))):
+        process.kill()
+    coordinator.wait()
+    while vllm_processes() != before:
+        time.sleep(0.2)
