@@ -24,7 +24,7 @@ from benchmarks.null_suts import NOTES
 from benchmarks.result import Goal, Result, against_limit, against_peer
 from fairmark.drive.crew import Crew
 from fairmark.drive.inprocess.content import write_samples
-from fairmark.drive.inprocess.plugin import PluginOrder, Shape
+from fairmark.drive.inprocess.plugin import Isolation, PluginOrder, Shape
 from fairmark.drive.inprocess.run import WORKER
 from fairmark.drive.orders import Orders, PhaseOrders
 from fairmark.drive.policy import Limits
@@ -63,22 +63,27 @@ class Side:
         qps: samples per second.
         grown_bytes: resident memory, from before the run to its peak.
         lag_ns: int64[queries], from scheduled to the system's door.
+        send_lag_ns: int64[queries], from scheduled to issued; empty for LoadGen, which does not say.
     """
 
     qps: float
     grown_bytes: int
     lag_ns: npt.NDArray[np.int64]
-
-    def lag_us(self, percentile: int) -> float:
-        return float(np.percentile(self.lag_ns, percentile, method="lower")) / 1e3
+    send_lag_ns: npt.NDArray[np.int64]
 
 
-def ours(sut: str, shape: Shape, kind: str, queries: int, qps: float = 1000.0) -> Side:
+def _us(times_ns: npt.NDArray[np.int64], percentile: int) -> float:
+    return float(np.percentile(times_ns, percentile, method="lower")) / 1e3
+
+
+def ours(
+    sut: str, shape: Shape, kind: str, queries: int, qps: float = 1000.0, isolation: Isolation = "in_process"
+) -> Side:
     """Drive the null system ``sut`` in a worker."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         plan = _plan(folder, kind, queries, qps)
-        store = _store(folder, plan, sut, shape)
+        store = _store(folder, plan, PluginOrder(sut, [PLUGIN], [], shape, str(folder), isolation=isolation))
         with Crew(store, [], folder, module=WORKER) as crew:
             if not crew.drive(0, lambda: None):
                 raise RuntimeError(f"{sut} in {kind}: {crew.detail}")
@@ -95,14 +100,14 @@ def _plan(folder: Path, kind: str, queries: int, qps: float) -> Plan:
     return make_plan(traffic_settings(scenario, "performance", ROWS))
 
 
-def _store(folder: Path, plan: Plan, sut: str, shape: Shape) -> LiveStore:
+def _store(folder: Path, plan: Plan, plugin: PluginOrder) -> LiveStore:
     kind = plan.settings.scenario
     open_loop = kind in ("Server", "Offline")
     limits = Limits() if open_loop else Limits(min_units=plan.settings.min_query_count)
     slots = {"Server": None, "Offline": 1 << 62}.get(kind, 1)
     phase = PhaseOrders(limits, slots, 0)
     Orders([], [phase], PATIENCE_NS, PATIENCE_NS, [], os.getpid()).write(folder)
-    PluginOrder(sut, [PLUGIN], [], shape, str(folder)).write(folder)
+    plugin.write(folder)
     phases = [live_phase("performance", plan)]
     return create_store(folder, phases, workers=1, dialect=EVENTS, stream=True, of_tokens=False)
 
@@ -116,8 +121,10 @@ def _read(store: LiveStore, notes: dict[str, Any]) -> Side:
     span_s = (int(stamps["completed"].max()) - epoch_ns) / 1e9
     entered = np.array(notes["entered_ns"], dtype=np.int64)
     due_ns = store.phases[0].due_ns
-    lag = entered if due_ns is None or not len(entered) else entered - epoch_ns - due_ns[: len(entered)]
-    return Side(int(issued.sum()) / span_s, notes["grown_bytes"], lag)
+    lag, send_lag = entered, np.empty(0, np.int64)
+    if due_ns is not None and len(entered):
+        lag, send_lag = entered - epoch_ns - due_ns, stamps["issued"] - epoch_ns - due_ns
+    return Side(int(issued.sum()) / span_s, notes["grown_bytes"], lag, send_lag)
 
 
 def theirs(kind: str, queries: int, qps: float = 1000.0) -> Side:
@@ -130,7 +137,7 @@ def theirs(kind: str, queries: int, qps: float = 1000.0) -> Side:
             due_ns = _plan(Path(name), kind, queries, qps).scheduled_ns[: len(entered)]
         entered -= due_ns
         entered -= entered.min()
-    return Side(answer["qps"] or 0.0, answer["grown_bytes"], entered)
+    return Side(answer["qps"] or 0.0, answer["grown_bytes"], entered, np.empty(0, np.int64))
 
 
 def _in_turn(times: int, one: Callable[[], Side], other: Callable[[], Side]) -> tuple[list[Side], list[Side]]:
@@ -214,13 +221,33 @@ def _server(times: int, qps: int, queries: int) -> list[Result]:
     return [
         against_peer(
             f"Server at {qps}/s, p{percentile} lag at the system's door",
-            [side.lag_us(percentile) for side in mine],
-            [side.lag_us(percentile) for side in peer],
+            [_us(side.lag_ns, percentile) for side in mine],
+            [_us(side.lag_ns, percentile) for side in peer],
             peer=PEER,
             goal=Goal("≤", most),
             unit="µs",
         )
         for percentile, most in ((50, 0.05), (99, 0.5))
+    ]
+
+
+def _beside_a_busy_engine(times: int) -> list[Result]:
+    """An engine one of whose threads never lets go of the interpreter lock of its own accord, at 200/s."""
+    apart, together = _in_turn(
+        times,
+        lambda: ours("busy", "sync", "Server", 400, 200, "subprocess"),
+        lambda: ours("busy", "sync", "Server", 400, 200, "in_process"),
+    )
+    return [
+        against_peer(
+            f"p{percentile} send lag beside a busy thread, issuer in its own process",
+            [_us(side.send_lag_ns, percentile) for side in apart],
+            [_us(side.send_lag_ns, percentile) for side in together],
+            peer="issuer in the engine's process",
+            goal=Goal("≤", 0.5),
+            unit="µs",
+        )
+        for percentile in (50, 99)
     ]
 
 
@@ -232,4 +259,5 @@ def run(quick: bool) -> list[Result]:
         *_offline(times, 1_000_000),
         *_server(times, 1000, 1000 * seconds),
         *_server(times, 10_000, 10_000 * seconds),
+        *_beside_a_busy_engine(times),
     ]

@@ -10,10 +10,8 @@ import json
 import threading
 from array import array
 from collections.abc import AsyncIterator, Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from time import monotonic_ns
-from typing import Any
 
 import fairmark
 from fairmark import Done, Event, Query, QueryBlock, Sample, Sink
@@ -87,16 +85,6 @@ class Batch(Notes, fairmark.BatchSUT):
 
 class Busy(Notes, fairmark.SyncSUT):
     """Another thread of its process never lets go of the interpreter lock of its own accord."""
-
-    @dataclass(frozen=True)
-    class Options:
-        holds_gil: bool = True
-
-    options: Options
-
-    def __init__(self, options: Any) -> None:
-        super().__init__(options)
-        self.holds_gil = options.holds_gil
 
     def open(self) -> None:
         threading.Thread(target=self._burn, daemon=True).start()

@@ -82,9 +82,12 @@ def rule(record: dict[str, Any], name: str) -> str:
 def test_every_shape_in_every_scenario(run: Run, shape: str, kind: str) -> None:
     out, record = run(shape, kind)
     assert record["outcome"]["stop_reason"] == "complete"
-    assert (record["sut"]["shape"], record["sut"]["isolation"]) == (shape, "in_process")
+    apart = kind == "Server" and shape in ("sync", "batch")
+    isolation = "subprocess" if apart else "in_process"
+    assert (record["sut"]["shape"], record["sut"]["isolation"]) == (shape, isolation)
     assert record["sut"]["claims"] == ({"engine": "words"} if shape == "sync" else {})
     evidence = load_evidence(out / "evidence")
+    assert {worker["isolation"] for worker in evidence.workers} == {isolation}
     rows = evidence.queries.to_pylist()
     assert {row["failure"] for row in rows} == {None}
     assert {row["finish_reason"] for row in rows} == {"stop"}

@@ -25,7 +25,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Literal, Protocol, overload
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol, overload
 
 from fairmark.samples.sample import Sample
 
@@ -229,9 +229,15 @@ class SUT:
 
 
 class SyncSUT(SUT, ABC):
-    """An engine with a blocking call; the driver runs ``concurrency`` threads over it."""
+    """An engine with a blocking call; the driver runs ``concurrency`` threads over it.
+
+    Attributes:
+        holds_gil: whether it may hold the interpreter lock for more than a moment. Then Server's queries
+            are issued from a process of their own, so that they are on time.
+    """
 
     concurrency: int = 1
+    holds_gil: ClassVar[bool] = True
 
     @abstractmethod
     def generate(self, sample: Sample) -> Iterator[Event]:
@@ -254,9 +260,14 @@ class AsyncSUT(SUT, ABC):
 
 
 class BatchSUT(SUT, ABC):
-    """An engine that wants whole batches; waiting to fill one counts as latency."""
+    """An engine that wants whole batches; waiting to fill one counts as latency.
+
+    Attributes:
+        holds_gil: as in `SyncSUT`.
+    """
 
     max_batch: int = 1
+    holds_gil: ClassVar[bool] = True
     max_wait_ms: float = 0.0
 
     @abstractmethod

@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Final, Literal
 
-from fairmark.scenario.model import ScenarioKind
-from fairmark.sut.api import SUT
+from fairmark.scenario.model import Scenario, ScenarioKind
+from fairmark.sut.api import SUT, BatchSUT, SyncSUT
 from fairmark.sut.options import parse_options
 from fairmark.sut.plugins import load_sut, shapes
 
-__all__ = ["PluginOrder", "Shape", "pick_shape", "read_plugin"]
+__all__ = ["Isolation", "PluginOrder", "Shape", "pick_isolation", "pick_shape", "read_plugin"]
 
 Shape = Literal["sync", "async", "batch", "callback"]
+
+Isolation = Literal["in_process", "subprocess"]
+"""Whether the issuer shares the system's process or has one of its own."""
 
 _FILE: Final = "plugin.json"
 _AS_THEY_COME: Final[tuple[Shape, ...]] = ("async", "sync", "callback", "batch")
@@ -30,6 +34,16 @@ def pick_shape(cls: type[SUT], kind: ScenarioKind) -> Shape | None:
     order = _TOGETHER if kind in ("Offline", "MultiStream") else _AS_THEY_COME
     has = shapes(cls)
     return next((shape for shape in order if shape in has), None)
+
+
+def pick_isolation(cls: type[SUT], shape: Shape, scenario: Scenario) -> Isolation:
+    """Its own process for the issuer where there is a schedule and the engine holds the interpreter lock.
+
+    A limit on what is outstanding needs the issuer to hear of every end; then it stays with the system.
+    """
+    scheduled = scenario.scenario == "Server" and scenario.run.max_outstanding_queries is None
+    holds = shape in ("sync", "batch") and issubclass(cls, SyncSUT | BatchSUT) and cls.holds_gil
+    return "subprocess" if scheduled and holds and hasattr(os, "eventfd") else "in_process"
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +64,7 @@ class PluginOrder:
     shape: Shape
     logs: str
     traces: str | None = None
+    isolation: Isolation = "in_process"
 
     def write(self, folder: Path) -> None:
         """Write it into the live store."""

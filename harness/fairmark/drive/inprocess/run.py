@@ -139,7 +139,7 @@ def _facts(job: InProcessJob) -> dict[str, Any]:
     )
     sut: dict[str, Any] = {
         "shape": job.plugin.shape,
-        "isolation": "in_process",
+        "isolation": job.plugin.isolation,
         "dialect": None,
         "claims": {},
         "observed": {},
@@ -168,7 +168,7 @@ def _write(
         dialect=EVENTS,
         stream=True,
         repetition=job.repetition,
-        common={"host": hashed_host(), "isolation": "in_process"},
+        common={"host": hashed_host(), "isolation": job.plugin.isolation},
         of_tokens=job.scenario.samples.input != "data",
     )
 

@@ -24,7 +24,7 @@ from fairmark.drive.phase import Share
 from fairmark.drive.policy import Limits
 from fairmark.samples.sample import Sample
 
-__all__ = ["SchedulePhase", "StreamPhase", "calm", "is_schedule", "is_stream"]
+__all__ = ["DrainedPhase", "SchedulePhase", "StreamPhase", "calm", "is_schedule", "is_stream"]
 
 _NEVER: Final = sys.maxsize
 
@@ -97,7 +97,21 @@ class StreamPhase(ThreadedPhase):
         return reason
 
 
-class SchedulePhase(ThreadedPhase):
+class DrainedPhase(ThreadedPhase):
+    """A schedule: queries are handed over without a look at those before them."""
+
+    def _drain(self) -> None:
+        """Nobody is told of ends while there is a schedule to keep; what has not ended yet is waited for."""
+        outcome, first = self._sink.stamps.outcome, self._share.first_seq
+        ended: queue.SimpleQueue[int] = queue.SimpleQueue()
+        self._sink.finished = ended.put
+        for seq in range(first, first + self.issued):
+            while not outcome[seq]:
+                ended.get()
+        self._sink.finished = None
+
+
+class SchedulePhase(DrainedPhase):
     """Server: a query is issued at its time, whatever the system does.
 
     Args:
@@ -139,13 +153,3 @@ class SchedulePhase(ThreadedPhase):
                     return reason
                 units, until_ns = calm(self._limits, count, total)
         return None
-
-    def _drain(self) -> None:
-        """Nobody is told of ends while there is a schedule to keep; what has not ended yet is waited for."""
-        outcome, first = self._sink.stamps.outcome, self._share.first_seq
-        ended: queue.SimpleQueue[int] = queue.SimpleQueue()
-        self._sink.finished = ended.put
-        for seq in range(first, first + self.issued):
-            while not outcome[seq]:
-                ended.get()
-        self._sink.finished = None

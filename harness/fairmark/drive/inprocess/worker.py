@@ -13,7 +13,7 @@ import threading
 import time
 import traceback
 from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, nullcontext
 from dataclasses import replace
 from pathlib import Path
 from time import monotonic_ns
@@ -23,8 +23,10 @@ import numpy as np
 import numpy.typing as npt
 
 from fairmark.drive.health import Health, freeze_heap
+from fairmark.drive.inprocess.apart import ApartPhase
 from fairmark.drive.inprocess.content import read_samples
 from fairmark.drive.inprocess.engine import BatchEngine, CallbackEngine, Engine, SampleOf, SyncEngine
+from fairmark.drive.inprocess.issuer import Line, issuer
 from fairmark.drive.inprocess.loop_phase import LoopPhase, TaskSender
 from fairmark.drive.inprocess.loop_stream import LoopStreamPhase
 from fairmark.drive.inprocess.phase import SlicePhase, SolePhase, ThreadedPhase, ThreadPhase
@@ -112,8 +114,11 @@ class Worker:
     def _drive(self, sut: SUT) -> None:
         if self._plugin.shape == "async" and isinstance(sut, AsyncSUT):
             _run_loop(self._phases_on_loop(sut))
-        else:
-            self._phases(make_engine(sut, self._plugin.shape, self._sink, self._sample_of, self._flush))
+            return
+        engine = make_engine(sut, self._plugin.shape, self._sink, self._sample_of, self._flush)
+        apart = self._plugin.isolation == "subprocess"
+        with issuer(self._store.folder) if apart else nullcontext() as line:
+            self._phases(engine, line)
 
     def _open(self) -> SUT:
         sut = self._sut = _ask("the plugin", self._plugin.make)
@@ -124,19 +129,18 @@ class Worker:
         _ask("load", lambda: sut.load(list(self._library.values())))
         return sut
 
-    def _phases(self, engine: Engine) -> None:
-        """Drive them in this thread."""
+    def _phases(self, engine: Engine, line: Line | None) -> None:
+        """Drive them in this thread; schedules are issued by whoever is at the other end of ``line``."""
         self._facts.update(loop=None, pacer="sleep+spin")
         for number, phase in enumerate(self._store.phases):
-            part = self._share(number)
-            driven = _threaded_phase(
-                self._orders.phases[number],
-                part,
-                engine,
-                self._sink,
-                self._content(number),
-                by_sample=phase.by_sample,
-            )
+            part, orders = self._share(number), self._orders.phases[number]
+            content = self._content(number)
+            driven: ThreadedPhase
+            if line is not None and is_schedule(orders, part):
+                driven = ApartPhase(part, number, engine, self._sink, content.samples, line)
+                self._await_issuer(line)
+            else:
+                driven = _threaded_phase(orders, part, engine, self._sink, content, by_sample=phase.by_sample)
             self._announce(number)
             while not (released := self._released(number)) and not self._unwanted():
                 time.sleep(_PERMISSION_S)
@@ -148,6 +152,12 @@ class Worker:
             if self._block.reason(number) in FATAL:
                 break
         engine.close()
+
+    def _await_issuer(self, line: Line) -> None:
+        while not line.ready:
+            if line.broken:
+                raise _SystemError("the issuer's process ended before it began")
+            time.sleep(_PERMISSION_S)
 
     async def _phases_on_loop(self, sut: AsyncSUT) -> None:
         """Drive them on one event loop, which engines may bind themselves to."""
