@@ -1,4 +1,4 @@
-"""What a run must not do: warm the cache of the system that it measures, lose its log, trust a damaged file."""
+"""What a run must not do: warm the cache of what it measures, lose its log, trust a damaged file."""
 
 from __future__ import annotations
 
