@@ -8,6 +8,7 @@ from html import escape
 from importlib import resources
 from typing import Any, Final
 
+from fairmark.hooks import Section
 from fairmark.report.by_length import COLUMNS, length_tables
 from fairmark.report.charts import Chart, charts
 from fairmark.report.profile import HEADERS, profile_table
@@ -36,8 +37,8 @@ _OUTCOMES: Final = {
 }
 
 
-def html_report(runs: Sequence[RunData]) -> str:
-    """The report of ``runs`` as a whole HTML document that loads nothing.
+def html_report(runs: Sequence[RunData], sections: Sequence[Section] = ()) -> str:
+    """The report of ``runs`` as a whole HTML document that loads nothing, with ``sections`` at its end.
 
     Numbers come from the records, points in the charts from the evidence; nothing else is read. The same
     runs give the same page, byte for byte.
@@ -56,6 +57,7 @@ def html_report(runs: Sequence[RunData]) -> str:
         _summary(names, rows),
         _remarks(remarks(records)),
         *(_run_section(i, name, run) for i, (name, run) in enumerate(zip(names, runs, strict=True))),
+        *map(_section, sections),
         _footer(records),
         "</body>\n</html>\n",
     ]
@@ -265,6 +267,14 @@ def _provenance(run: RunData) -> str:
         for title, pairs in provenance(run)
     )
     return f"<details><summary>Where these numbers come from</summary>{groups}</details>"
+
+
+def _section(section: Section) -> str:
+    """A plugin's table; its words are text like any other."""
+    head = "".join(f'<th scope="col">{escape(name)}</th>' for name in section.head)
+    rows = "".join(f"<tr>{''.join(f'<td>{escape(c)}</td>' for c in row)}</tr>" for row in section.rows)
+    table = f"<table><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table>"
+    return f'<section><h2>{escape(section.title)}</h2><div class="scroll">{table}</div></section>\n'
 
 
 def _pairs(pairs: Sequence[tuple[str, str]]) -> Iterator[str]:

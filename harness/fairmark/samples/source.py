@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Final, Literal
 
 from fairmark.errors import InputError
+from fairmark.hooks import named_samples
 
 __all__ = [
     "EMBEDDED",
@@ -121,7 +122,7 @@ def parse_source(text: str, base: Path) -> Source:
     """Read a ``samples.source`` value.
 
     Args:
-        text: ``fairmark:NAME``, ``hub:ID@COMMIT[:[CONFIG/]SPLIT]``, or a path.
+        text: ``fairmark:NAME``, ``plugin:NAME``, ``hub:ID@COMMIT[:[CONFIG/]SPLIT]``, or a path.
         base: the folder that relative paths start from: the scenario file's.
 
     Raises:
@@ -137,6 +138,8 @@ def parse_source(text: str, base: Path) -> Source:
         return EMBEDDED[name]
     if text.startswith("hub:"):
         return _parse_hub(text)
+    if text.startswith("plugin:"):
+        return _parse_path(str(named_samples(text.removeprefix("plugin:")).absolute()), base)
     return _parse_path(text, base)
 
 

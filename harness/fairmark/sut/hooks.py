@@ -5,17 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-import pluggy
+from fairmark.hooks import PROJECT, hookimpl, hookspec
 
 if TYPE_CHECKING:
     from fairmark.sut.api import SUT
 
 __all__ = ["PROJECT", "fairmark_suts", "hookimpl", "hookspec"]
-
-PROJECT = "fairmark"
-
-hookspec = pluggy.HookspecMarker(PROJECT)
-hookimpl = pluggy.HookimplMarker(PROJECT)
 
 
 @hookspec
