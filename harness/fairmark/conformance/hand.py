@@ -72,7 +72,7 @@ class Hand:
 
     def flushed(self, samples: Sequence[Sample]) -> Mapping[str, Any]:
         """Hand over more than most take at once, flush, and count how many end."""
-        seqs = self._hand([samples[n % len(samples)] for n in range(_HANDED)])
+        seqs = self._hand([samples[n % 2] for n in range(_HANDED)])
         start_s = time.monotonic()
         self._engine.flush()
         took_s = time.monotonic() - start_s
@@ -177,7 +177,10 @@ class _LoopThread:
 
     def give_up(self, seq: int, kind: str) -> None:
         """Cancel its task."""
-        self._loop.call_soon_threadsafe(self._sender.give_up, seq, monotonic_ns(), kind)
+        asyncio.run_coroutine_threadsafe(self._give_up(seq, kind), self._loop).result()
+
+    async def _give_up(self, seq: int, kind: str) -> None:
+        self._sender.give_up(seq, monotonic_ns(), kind)
 
     def flush(self) -> None:
         """On the loop, as the driver calls it."""

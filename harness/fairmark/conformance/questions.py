@@ -57,7 +57,7 @@ min_query_count = {queries}
 max_query_count = {queries}
 sampling = "equal"
 query_timeout_s = {patience}
-drain_timeout_s = {patience}
+drain_timeout_s = {drain}
 """
 
 
@@ -87,6 +87,7 @@ def questions(
         stop=", ".join(map(_toml_string, stop)),
         queries=rounds * len(QUESTIONS),
         patience=float(patience_s),
+        drain=2.0 * patience_s,
     )
     if in_flight is not None:
         text += f"\n[settings]\nconcurrency = {in_flight}\n"
