@@ -6,6 +6,7 @@ import importlib.util
 import itertools
 import os
 import subprocess
+import warnings
 from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Annotated, Any
@@ -23,6 +24,7 @@ _ENVIRONMENT: Mapping[str, str] = {
     "VLLM_LOGGING_STREAM": "ext://sys.stderr",  # what the worker writes there is kept
     "VLLM_NO_USAGE_STATS": "1",
     "HF_HUB_OFFLINE": "1",
+    "PYTHONWARNINGS": "ignore",  # they name files of this machine, and the log is evidence
 }
 _OWN = frozenset(
     {"model", "dtype", "max_model_len", "max_num_seqs", "enforce_eager", "enable_prefix_caching"}
@@ -78,6 +80,7 @@ class VllmSUT(fairmark.AsyncSUT):
         _require_vllm()
         for name, value in _ENVIRONMENT.items():
             os.environ.setdefault(name, value)
+        warnings.simplefilter("ignore")
         import vllm
         from vllm.engine.arg_utils import AsyncEngineArgs
         from vllm.v1.engine.async_llm import AsyncLLM
@@ -85,7 +88,9 @@ class VllmSUT(fairmark.AsyncSUT):
         arguments = self._arguments()
         before = set(psutil.Process().children(recursive=True))
         try:
-            self._engine = AsyncLLM.from_engine_args(AsyncEngineArgs(model=str(folder), **arguments))
+            # A relative path, for the same reason.
+            where = {"model": os.path.relpath(folder), "served_model_name": folder.name}
+            self._engine = AsyncLLM.from_engine_args(AsyncEngineArgs(**where, **arguments))
         finally:
             started = set(psutil.Process().children(recursive=True)) - before
             self._processes = sorted(started, key=lambda process: process.pid)
@@ -125,7 +130,8 @@ class VllmSUT(fairmark.AsyncSUT):
 
     async def generate(self, sample: Sample) -> AsyncIterator[Event]:
         """Hand the prompt to the engine and pass its tokens on as they come."""
-        prompt = {"prompt_token_ids": self._prompts[sample.index]}
+        # Said to be tokens, it is not looked at again by vLLM's tokeniser.
+        prompt = {"type": "token", "prompt_token_ids": self._prompts[sample.index]}
         generated = 0
         async for output in self._engine.generate(prompt, self._params, str(next(self._numbers))):
             (answer,) = output.outputs

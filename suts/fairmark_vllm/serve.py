@@ -78,7 +78,7 @@ class VllmServeSUT(fairmark.WireSUT):
         enforce_eager: Annotated[bool, "start faster and run slower: do not compile the model"] = False
         prefix_caching: Annotated[bool, "reuse KV cache between queries, as vLLM does unless told"] = True
         args: Annotated[str, "further arguments of vllm serve, as on its command line"] = ""
-        python: Annotated[str, "interpreter of the environment that vLLM is installed in"] = sys.executable
+        python: Annotated[str | None, "interpreter of vLLM's environment; default: fairmark's own"] = None
         cores: Annotated[tuple[int, ...], "CPU cores it may use; default: all but the first"] = ()
         port: Annotated[int | None, "where it listens; default: a free one"] = None
         api: Annotated[Literal["chat", "completions"], "which API to drive"] = "chat"
@@ -103,6 +103,7 @@ class VllmServeSUT(fairmark.WireSUT):
         self.stream = options.stream
         self.max_in_flight = options.max_in_flight
         self.extra = {"return_token_ids": True}
+        self._python = options.python or sys.executable
         self._process: subprocess.Popen[bytes] | None = None
         self._guard: subprocess.Popen[bytes] | None = None
         self._log: IO[bytes] | None = None
@@ -117,7 +118,7 @@ class VllmServeSUT(fairmark.WireSUT):
             SutError: the server does not come up; the last lines of its log are shown.
         """
         folder = find_model(self.options.model)
-        module = _module(self.options.python)
+        module = _module(self._python)
         flags = self._flags()
         self._port = self.options.port or _free_port()
         environment = {**_ENVIRONMENT, **_threads(self.cores() or ()), **os.environ}
@@ -191,7 +192,7 @@ class VllmServeSUT(fairmark.WireSUT):
         # Started beside its weights, so that its log, which is evidence, holds no path of this machine.
         # A session of its own: Ctrl-C in the terminal is the driver's to handle, and it drains first.
         self._process = subprocess.Popen(
-            [self.options.python, "-m", *module.split(), *names, *where, *flags],
+            [self._python, "-m", *module.split(), *names, *where, *flags],
             stdin=subprocess.DEVNULL,
             stdout=self._log or subprocess.DEVNULL,
             stderr=subprocess.STDOUT,

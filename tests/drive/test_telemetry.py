@@ -73,13 +73,13 @@ def _often(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> N
         (
             "metrics-vllm-0.32.0.txt",
             {
-                "requests_running": 4.0,
-                "requests_waiting": 4.0,
-                "kv_cache_usage": 0.007547169811320753,
+                "requests_running": 8.0,
+                "requests_waiting": 0.0,
+                "kv_cache_usage": 0.02203856749311295,
                 "preemptions": 0.0,
-                "input_tokens": 1.0,
-                "prefix_cache_hit_tokens": 1.0,
-                "output_tokens": 1.0,
+                "input_tokens": 1172.0,
+                "prefix_cache_hit_tokens": 0.0,
+                "output_tokens": 529.0,
             },
         ),
         (
