@@ -2,36 +2,32 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
 
 import fairmark
 from fairmark.drive.calibrate import ceilings
-from fairmark.drive.facts import run_facts, run_id
+from fairmark.drive.facts import run_facts
+from fairmark.drive.folder import begin, preparing, write_given
 from fairmark.drive.http.request import request_head, write_bodies
 from fairmark.drive.job import Progress, Report, RunJob
-from fairmark.drive.ledger import record_attempt
 from fairmark.drive.orders import Orders
 from fairmark.drive.probe import probe
 from fairmark.drive.traffic import check_descriptors, live_phase, make_orders
-from fairmark.errors import InputError, SutError
-from fairmark.evidence.closing import FACTS, utc_now
+from fairmark.errors import SutError
+from fairmark.evidence.closing import FACTS
 from fairmark.evidence.environment import environment, hashed_host
 from fairmark.evidence.json_file import write_json
 from fairmark.evidence.live import LIVE, LivePhase, LiveStore, create_store
 from fairmark.evidence.requests import requests_sha256
-from fairmark.evidence.store import DiskFullError
-from fairmark.evidence.tables import write_table
 from fairmark.samples.sample import Sample
 from fairmark.sut.api import Endpoint
 from fairmark.wire.dialects import Dialect, dialect
 
-__all__ = ["Ready", "make_folder", "make_ready", "prepare_store"]
+__all__ = ["Ready", "make_ready", "prepare_store"]
 
 _GREETING: Final = "Hello."
 """What a first request says where every sample is going to be counted."""
@@ -132,55 +128,19 @@ def _with_observed(orders: Orders, observed: Mapping[str, Any]) -> Orders:
     return replace(orders, targets=targets)
 
 
-def make_folder(out: Path) -> Path:
-    """Make the run folder; it may hold logs already, but no run.
-
-    Raises:
-        InputError: it holds a run or cannot be made.
-    """
-    if (out / "run.json").exists() or (out / LIVE).exists():
-        raise InputError("already holds a run", field="out", value=str(out), accepted="a new folder")
-    try:
-        (out / "evidence" / "logs").mkdir(parents=True, exist_ok=True)
-        (out / LIVE).mkdir()
-    except OSError as error:
-        raise InputError(
-            f"the run folder cannot be made ({error.strerror})", field="out", value=str(out)
-        ) from error
-    return out
-
-
 def prepare_store(job: RunJob, ready: Ready) -> LiveStore:
     """Put everything that the workers need, and everything that is known already, on disk.
 
     Raises:
         InputError: there is no space for it; nothing is left behind.
     """
-    try:
+    with preparing(job.out):
         return _record(job, ready)
-    except InputError:
-        _take_back(job.out)
-        raise
-    except (DiskFullError, OSError) as error:
-        _take_back(job.out)
-        raise InputError(
-            f"the run cannot be prepared: {getattr(error, 'strerror', None) or error}",
-            field="out",
-            value=str(job.out),
-            accepted="a writable disk with more space",
-        ) from error
 
 
 def _record(job: RunJob, ready: Ready) -> LiveStore:
-    started_utc = utc_now()
     phases = [live_phase(name, job.plans[name]) for name in job.phases]
-    attempts = record_attempt(
-        job.workspace,
-        run_id=run_id(job, started_utc),
-        scenario_digest=job.scenario.digest,
-        mode=job.mode,
-        utc=started_utc,
-    )
+    started_utc, attempts = begin(job)
     facts = run_facts(
         job,
         started_utc=started_utc,
@@ -192,13 +152,10 @@ def _record(job: RunJob, ready: Ready) -> LiveStore:
 
 
 def _write(job: RunJob, ready: Ready, facts: Mapping[str, Any], phases: Sequence[LivePhase]) -> LiveStore:
-    live, evidence = job.out / LIVE, job.out / "evidence"
+    live = job.out / LIVE
     write_json(live / FACTS, facts)
     write_json(live / "environment.json", environment())
-    (job.out / "scenario.toml").write_bytes(job.scenario_source)
-    if job.references is not None:
-        (evidence / "references.jsonl").write_bytes(job.references)
-    write_table(job.library.to_table(), evidence / "samples.parquet")
+    write_given(job)
     write_bodies(live, ready.bodies)
     ready.orders.write(live)
     return create_store(
@@ -211,13 +168,6 @@ def _write(job: RunJob, ready: Ready, facts: Mapping[str, Any], phases: Sequence
         common={"host": hashed_host(), "isolation": "network"},
         ceilings=ready.ceilings,
     )
-
-
-def _take_back(out: Path) -> None:
-    """Remove what a run that never began has written; logs of the SUT stay."""
-    shutil.rmtree(out / LIVE)
-    for path in (out / "scenario.toml", *(out / "evidence").glob("*.*")):
-        path.unlink(missing_ok=True)
 
 
 def _requests(job: RunJob, bodies: Mapping[int, bytes], phases: Sequence[LivePhase]) -> dict[str, Any]:

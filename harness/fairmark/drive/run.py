@@ -9,8 +9,9 @@ from pathlib import Path
 from time import monotonic_ns
 
 from fairmark.drive.crew import Crew
+from fairmark.drive.folder import make_folder
 from fairmark.drive.job import Job, Progress, Report, RunJob
-from fairmark.drive.prepare import make_folder, make_ready, prepare_store
+from fairmark.drive.prepare import make_ready, prepare_store
 from fairmark.drive.stop import StopSignal
 from fairmark.drive.telemetry import Telemetry
 from fairmark.evidence.closing import FACTS, close_run

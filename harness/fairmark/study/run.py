@@ -57,6 +57,13 @@ def choose_sut(name: str, assignments: Sequence[str] = (), plugins: Sequence[str
         InputError: the plugin or an option cannot be used.
     """
     cls = load_sut(name, plugins)
+    if missing := sorted(getattr(cls, "__abstractmethods__", ())):
+        raise InputError(
+            f"is not a whole system: {cls.__name__} does not implement {', '.join(missing)}",
+            source="--sut",
+            value=name,
+            accepted="a class that does",
+        )
     options = parse_options(cls.Options, assignments, sut=name)
     return SutChoice(name, cls, options, tuple(assignments), tuple(plugins))
 
@@ -235,7 +242,8 @@ def _traces(choice: SutChoice, out: Path) -> Path:
 
 def _wrong_shape(choice: SutChoice, clock: Clock) -> InputError:
     has = shapes(choice.cls)
-    problem = f"is of shape {', '.join(has)}, which the {clock} clock cannot drive"
+    kind = f"shape {', '.join(has)}" if has else "no shape that fairmark knows"
+    problem = f"is of {kind}, which the {clock} clock cannot drive"
     accepted = {"real": "a plugin of another shape", "virtual": "a plugin of shape sim"}[clock]
     if clock == "real" and "sim" in has:
         accepted += ", or --clock virtual"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import fcntl
 import os
-import shutil
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
@@ -12,24 +11,21 @@ from typing import Any, Final
 import numpy as np
 
 from fairmark.drive.crew import Crew
-from fairmark.drive.facts import job_facts, run_id
+from fairmark.drive.facts import job_facts
+from fairmark.drive.folder import begin, make_folder, preparing, take_back, write_given
 from fairmark.drive.inprocess.content import write_samples
 from fairmark.drive.job import InProcessJob, Progress, Report
-from fairmark.drive.ledger import record_attempt
 from fairmark.drive.orders import Orders
-from fairmark.drive.prepare import make_folder
 from fairmark.drive.run import drive_phases
 from fairmark.drive.stop import StopSignal
 from fairmark.drive.traffic import live_phase, phase_orders, slots
 from fairmark.errors import InputError, SutError
-from fairmark.evidence.closing import FACTS, close_run, utc_now
+from fairmark.evidence.closing import FACTS, close_run
 from fairmark.evidence.environment import environment, hashed_host
 from fairmark.evidence.json_file import write_json
 from fairmark.evidence.live import LIVE, LivePhase, LiveStore, create_store
 from fairmark.evidence.recorded import EVENTS
 from fairmark.evidence.recover import LOCK
-from fairmark.evidence.store import DiskFullError
-from fairmark.evidence.tables import write_table
 
 __all__ = ["WORKER", "execute_in_process"]
 
@@ -70,7 +66,7 @@ def execute_in_process(job: InProcessJob, *, progress: Report, stop: StopSignal)
         )
         detail = drive_phases(job, store, crew, progress, stop, flush=_flushed_there)
         if not store.control().released and store.control().workers[0].reason(0) == "sut_failed":
-            _take_back(job.out)
+            take_back(job.out)
             raise SutError(detail or "the system under test does not open")
         progress(Progress("seal"))
         close_run(folder, detail=detail, after=environment())
@@ -113,30 +109,14 @@ def _prepare_store(job: InProcessJob, orders: Orders) -> LiveStore:
     Raises:
         InputError: there is no space for it; nothing is left behind.
     """
-    phases = [live_phase(name, job.plans[name]) for name in job.phases]
-    facts = _facts(job)
-    try:
-        return _write(job, orders, facts, phases)
-    except (DiskFullError, OSError) as error:
-        _take_back(job.out)
-        raise InputError(
-            f"the run cannot be prepared: {getattr(error, 'strerror', None) or error}",
-            field="out",
-            value=str(job.out),
-            accepted="a writable disk with more space",
-        ) from error
+    with preparing(job.out):
+        phases = [live_phase(name, job.plans[name]) for name in job.phases]
+        return _write(job, orders, _facts(job), phases)
 
 
 def _facts(job: InProcessJob) -> dict[str, Any]:
     """The facts of the record; the claims come from the worker, once the system is open."""
-    started_utc = utc_now()
-    attempts = record_attempt(
-        job.workspace,
-        run_id=run_id(job, started_utc),
-        scenario_digest=job.scenario.digest,
-        mode=job.mode,
-        utc=started_utc,
-    )
+    started_utc, attempts = begin(job)
     sut: dict[str, Any] = {
         "shape": job.plugin.shape,
         "isolation": job.plugin.isolation,
@@ -150,13 +130,10 @@ def _facts(job: InProcessJob) -> dict[str, Any]:
 def _write(
     job: InProcessJob, orders: Orders, facts: dict[str, Any], phases: Sequence[LivePhase]
 ) -> LiveStore:
-    live, evidence = job.out / LIVE, job.out / "evidence"
+    live = job.out / LIVE
     write_json(live / FACTS, facts)
     write_json(live / "environment.json", environment())
-    (job.out / "scenario.toml").write_bytes(job.scenario_source)
-    if job.references is not None:
-        (evidence / "references.jsonl").write_bytes(job.references)
-    write_table(job.library.to_table(), evidence / "samples.parquet")
+    write_given(job)
     wanted = np.unique(np.concatenate([phase.sample_index for phase in phases]))
     write_samples(live, job.library, wanted.tolist())
     orders.write(live)
@@ -171,10 +148,3 @@ def _write(
         common={"host": hashed_host(), "isolation": job.plugin.isolation},
         of_tokens=job.scenario.samples.input != "data",
     )
-
-
-def _take_back(out: Path) -> None:
-    """Remove what a run that never began has written; logs of the SUT stay."""
-    shutil.rmtree(out / LIVE)
-    for path in (out / "scenario.toml", *(out / "evidence").glob("*.*")):
-        path.unlink(missing_ok=True)

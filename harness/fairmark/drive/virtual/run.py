@@ -10,12 +10,11 @@ from typing import Any, Final
 
 import numpy as np
 
-from fairmark.drive.facts import job_facts, run_id
+from fairmark.drive.facts import job_facts
+from fairmark.drive.folder import begin, make_folder, write_given
 from fairmark.drive.job import Progress, Report, VirtualJob
-from fairmark.drive.ledger import record_attempt
 from fairmark.drive.orders import make_policy
 from fairmark.drive.phase import Share
-from fairmark.drive.prepare import make_folder
 from fairmark.drive.stop import StopSignal
 from fairmark.drive.traffic import live_phase, phase_orders, slots
 from fairmark.drive.virtual.phase import Patience, PhaseEnd, VirtualPhase, World, ask
@@ -23,13 +22,12 @@ from fairmark.drive.virtual.recorder import Recorder
 from fairmark.drive.virtual.tables import write_evidence
 from fairmark.drive.worker import FATAL
 from fairmark.errors import EvidenceError, InputError
-from fairmark.evidence.closing import utc_now, write_record
+from fairmark.evidence.closing import write_record
 from fairmark.evidence.control import STOP_REASONS
 from fairmark.evidence.environment import environment
 from fairmark.evidence.journal import Journal
 from fairmark.evidence.live import LIVE, LivePhase
 from fairmark.evidence.store import NO_SPACE
-from fairmark.evidence.tables import write_table
 from fairmark.traffic.seeds import derive_seed
 
 __all__ = ["execute_virtual", "simulation_seed"]
@@ -99,18 +97,8 @@ def _check_workers(job: VirtualJob) -> None:
 
 def _prepare(job: VirtualJob, folder: Path) -> dict[str, Any]:
     """Write what is known before the first query; returns the facts of the record."""
-    started_utc = utc_now()
-    attempts = record_attempt(
-        job.workspace,
-        run_id=run_id(job, started_utc),
-        scenario_digest=job.scenario.digest,
-        mode=job.mode,
-        utc=started_utc,
-    )
-    (folder / "scenario.toml").write_bytes(job.scenario_source)
-    if job.references is not None:
-        (folder / "evidence" / "references.jsonl").write_bytes(job.references)
-    write_table(job.library.to_table(), folder / "evidence" / "samples.parquet")
+    started_utc, attempts = begin(job)
+    write_given(job)
     sut = {
         "shape": "sim",
         "isolation": "in_process",
