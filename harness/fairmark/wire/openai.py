@@ -8,7 +8,7 @@ from types import MappingProxyType
 from typing import Any
 
 from fairmark.samples.sample import Sample
-from fairmark.wire.openai_answer import chat_piece, completion_piece
+from fairmark.wire.openai_answer import Answer, chat_piece, completion_piece
 from fairmark.wire.openai_request import chat_prompt, completion_prompt, request_body
 from fairmark.wire.openai_response import decode
 from fairmark.wire.response import Read, Response
@@ -33,7 +33,7 @@ class OpenAIChat:
 
     def decode(self, reads: Sequence[Read], *, closed: bool, stream: bool | None = None) -> Response:
         """See `fairmark.wire.dialects.Dialect.decode`."""
-        return decode(reads, closed=closed, stream=stream, piece=chat_piece)
+        return decode(reads, closed=closed, stream=stream, answer=Answer(chat_piece))
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,4 +53,4 @@ class OpenAICompletions:
 
     def decode(self, reads: Sequence[Read], *, closed: bool, stream: bool | None = None) -> Response:
         """See `fairmark.wire.dialects.Dialect.decode`."""
-        return decode(reads, closed=closed, stream=stream, piece=completion_piece)
+        return decode(reads, closed=closed, stream=stream, answer=Answer(completion_piece))

@@ -7,13 +7,13 @@ events is the number of messages, and what another tool measured from messages c
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final
+from collections.abc import Sequence
+from typing import Final
 
 from fairmark.wire import sse
+from fairmark.wire.growing import GrowingAnswer, error_in
 from fairmark.wire.http1 import Message, deframe
 from fairmark.wire.json_text import NotJsonError, join_text, loads, one_line
-from fairmark.wire.openai_answer import Answer, Piece
 from fairmark.wire.response import Event, Read, Response
 
 __all__ = ["decode"]
@@ -29,14 +29,13 @@ def decode(
     *,
     closed: bool,
     stream: bool | None,
-    piece: Callable[[Mapping[str, Any]], Piece],
+    answer: GrowingAnswer,
 ) -> Response:
-    """Read a stored response; ``piece`` takes a choice of this API apart."""
+    """Read a stored response into ``answer``, which is new and knows what this API's documents say."""
     message = deframe(reads, closed=closed)
     refused = _without_answer(message, reads)
     if refused is not None:
         return refused
-    answer = Answer(piece)
     if _is_stream(message, stream):
         events = _streamed(message, reads, answer)
         if stream is False:
@@ -86,7 +85,7 @@ def _error_text(body: bytes) -> str | None:
         document = loads(body)
     except NotJsonError:
         return None
-    return Answer.error_in(document, b"") if isinstance(document, dict) else None
+    return error_in(document, b"") if isinstance(document, dict) else None
 
 
 def _is_stream(message: Message, stream: bool | None) -> bool:
@@ -97,7 +96,7 @@ def _is_stream(message: Message, stream: bool | None) -> bool:
     return stream is True and media_type != "application/json"
 
 
-def _streamed(message: Message, reads: Sequence[Read], answer: Answer) -> list[Event]:
+def _streamed(message: Message, reads: Sequence[Read], answer: GrowingAnswer) -> list[Event]:
     events: list[Event] = []
     sent = sse.events(message.body)
     known, ends = message.ends, sent.ends
@@ -122,12 +121,17 @@ def _streamed(message: Message, reads: Sequence[Read], answer: Answer) -> list[E
         if data.startswith(b"[") and data.strip() == _END_MARKER:
             answer.ended = True
             events.append(Event(arrival_ns, read, "end"))
-            if any(sent.data[position:]):
+            late = sent.data[position:]
+        else:
+            kind, n_tokens = answer.take(data, sent.names[position - 1])
+            if kind is not None:
+                events.append(Event(arrival_ns, read, kind, n_tokens))
+            # Where the protocol has an end of its own, some servers add the marker.
+            late = [d for d in sent.data[position:] if d.strip() != _END_MARKER] if answer.ended else ()
+        if answer.ended:
+            if any(late):
                 answer.flags.add("data_after_end_marker")
             break
-        kind, n_tokens = answer.take(data, sent.names[position - 1])
-        if kind is not None:
-            events.append(Event(arrival_ns, read, kind, n_tokens))
     if not answer.ended:
         answer.flags.add("no_end_marker")
     if sent.rest:
@@ -135,7 +139,7 @@ def _streamed(message: Message, reads: Sequence[Read], answer: Answer) -> list[E
     return events
 
 
-def _whole(message: Message, reads: Sequence[Read], answer: Answer) -> list[Event]:
+def _whole(message: Message, reads: Sequence[Read], answer: GrowingAnswer) -> list[Event]:
     """One document: it has an end but no first token, so it yields a single event."""
     if not message.complete:
         return []
@@ -143,13 +147,13 @@ def _whole(message: Message, reads: Sequence[Read], answer: Answer) -> list[Even
     kind, _ = answer.take(message.body, b"")
     if kind in (None, "usage"):
         answer.fail(
-            "malformed", f"no choices in the answer: {one_line(message.body.decode('utf-8', 'replace'))}"
+            "malformed", f"no answer in the document: {one_line(message.body.decode('utf-8', 'replace'))}"
         )
     answer.ended = True
     return [Event(reads[read].arrival_ns, read, "finish" if answer.failure is None else "error")]
 
 
-def _response(message: Message, answer: Answer, events: list[Event]) -> Response:
+def _response(message: Message, answer: GrowingAnswer, events: list[Event]) -> Response:
     failure, detail = _failure(message, answer)
     input_tokens, input_source = answer.input_tokens()
     output_tokens, output_source = answer.output_tokens()
@@ -159,6 +163,7 @@ def _response(message: Message, answer: Answer, events: list[Event]) -> Response
         text=join_text(answer.text),
         reasoning=join_text(answer.reasoning),
         token_ids=answer.ids(),
+        data=answer.data,
         finish_reason=answer.finish_reason,
         input_tokens=input_tokens,
         input_token_source=input_source,
@@ -171,7 +176,7 @@ def _response(message: Message, answer: Answer, events: list[Event]) -> Response
     )
 
 
-def _failure(message: Message, answer: Answer) -> tuple[str | None, str | None]:
+def _failure(message: Message, answer: GrowingAnswer) -> tuple[str | None, str | None]:
     """The failure of an answer with status 200, the most specific first."""
     reason = answer.finish_reason
     if answer.failure is not None:
@@ -186,6 +191,9 @@ def _failure(message: Message, answer: Answer) -> tuple[str | None, str | None]:
     ended_by_marker = message.framing == "close" and answer.ended
     if not message.complete and not ended_by_marker:
         return "truncated", f"truncated: the body (framing: {message.framing}) did not end"
+    if answer.data is not None:
+        # What is not text has no finish reason: all there can be to end it is the end of its body.
+        return None, None
     if reason is None and not answer.generated and answer.ended:
         return "empty", "the response ended without any token and without a finish reason"
     if reason is None:

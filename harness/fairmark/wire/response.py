@@ -44,7 +44,8 @@ class Response:
     """A whole response, decoded after the run.
 
     ``failure`` is a kind from ``evidence.columns.FAILURES`` or None; a response is a success only with
-    terminal evidence: a finish reason and a clean end of the HTTP body. ``flags`` are remarks that do not
+    terminal evidence: a finish reason and a clean end of the HTTP body; an answer that is not text, ``data``,
+    has no finish reason. ``flags`` are remarks that do not
     make it a failure, such as ``no_end_marker``.
     """
 
@@ -53,6 +54,7 @@ class Response:
     text: str = ""
     reasoning: str = ""
     token_ids: Sequence[int] | None = None
+    data: bytes | None = None
     finish_reason: str | None = None
     input_tokens: int | None = None
     input_token_source: str | None = None
