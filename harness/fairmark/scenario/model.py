@@ -48,7 +48,7 @@ class Samples:
     """Where the queries' content comes from, and what it must be."""
 
     source: str
-    """``fairmark:NAME``, ``plugin:NAME``, a path to a jsonl/csv/parquet file, or ``hub:ID@REVISION[:SPLIT]``."""
+    """``fairmark:NAME``, ``plugin:NAME``, a jsonl, csv or parquet file, or ``hub:ID@REVISION[:SPLIT]``."""
     prompt: str
     """The column that holds the prompt."""
     input: InputKind = "messages"
