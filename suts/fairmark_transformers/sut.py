@@ -88,7 +88,7 @@ class TransformersSUT(fairmark.CallbackSUT, fairmark.BatchSUT):
         """
         torch, transformers = _require("torch"), _require("transformers")
         checkpoint = find_checkpoint(self.options.model, self.options.revision)
-        threads = self.options.threads or max(1, len(os.sched_getaffinity(0)) - 1)
+        threads = self.options.threads or max(1, _usable_cores() - 1)
         torch.set_num_threads(threads)
         tokenizer = transformers.AutoTokenizer.from_pretrained(**checkpoint.source)
         model = self._load_model(transformers, checkpoint)
@@ -177,7 +177,8 @@ class TransformersSUT(fairmark.CallbackSUT, fairmark.BatchSUT):
         try:
             model, found = loader.from_pretrained(**checkpoint.source, **options, output_loading_info=True)
             model = model.to(self.options.device)
-        except (ImportError, OSError, RuntimeError, ValueError) as error:
+        # torch says with an AssertionError that it was built without the device.
+        except (AssertionError, ImportError, OSError, RuntimeError, ValueError) as error:
             raise fairmark.SutError(f"{checkpoint.name} cannot be loaded: {error}") from error
         # What is missing would be filled with random numbers. Embeddings do not use the pooler.
         missing = sorted(name for name in found["missing_keys"] if not name.startswith("pooler."))
@@ -208,6 +209,12 @@ def _report(sink: Sink, seq: int, event: Event) -> None:
 
 def _put(events: SimpleQueue[tuple[int, Event]], position: int, event: Event) -> None:
     events.put((position, event))
+
+
+def _usable_cores() -> int:
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
 
 
 def _accelerator(torch: Any, device: Any) -> str:

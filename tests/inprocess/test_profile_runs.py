@@ -107,7 +107,7 @@ REFUSED = {
 def test_what_cannot_be_profiled_is_said(ask: Ask, asked: tuple[str, ...]) -> None:
     code, said = REFUSED[asked]
     found = ask(*asked)
-    assert isinstance(found.exception, FairmarkError)
+    assert isinstance(found.exception, FairmarkError), found.output
     assert found.exception.exit_code == code
     assert said in str(found.exception)
     if code == 2:

@@ -194,6 +194,12 @@ def test_missing_weights_are_not_replaced_by_random_ones(opened: Open) -> None:
         opened(task="text-classification")
 
 
+@pytest.mark.parametrize("option", [{"device": "vulkan"}, {"attention": "imaginary"}])
+def test_a_device_or_kernel_that_is_not_there_is_said(opened: Open, option: dict[str, str]) -> None:
+    with pytest.raises(SutError, match=r"tiny-llama cannot be loaded: "):
+        opened(**option)
+
+
 def test_it_says_what_it_is(language_model: Path, opened: Open) -> None:
     import hashlib
 
