@@ -5,9 +5,9 @@ What is not on PyPI is installed from a checkout in ``benchmarks/.peers/<name>-s
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 import sys
-import venv
 from collections.abc import Sequence
 
 from benchmarks.peers import FOLDER, PEERS, Peer
@@ -24,12 +24,20 @@ def install(peer: Peer) -> str | None:
     if requirement is None:
         return f"it is not on PyPI, and there is no checkout of it in {source.relative_to(FOLDER.parents[1])}"
     home = FOLDER / peer.name
-    venv.create(home, with_pip=True)
+    subprocess.run([_python(), "-m", "venv", "--clear", str(home)], check=True)
     command = [str(home / "bin" / "python"), "-m", "pip", "install", "-q", requirement]
     done = subprocess.run(command, capture_output=True, text=True)
     if done.returncode != 0:
         return f"pip failed: {done.stderr.strip().splitlines()[-1:]}"
     return None if peer.path.exists() else f"{requirement} installs no program {peer.program}"
+
+
+def _python() -> str:
+    """Python 3.12 if there is one that runs, as some peers need it; else ours."""
+    found = shutil.which("python3.12")
+    if found is None or subprocess.run([found, "--version"], capture_output=True).returncode != 0:
+        return sys.executable
+    return found
 
 
 def main(names: Sequence[str]) -> None:
