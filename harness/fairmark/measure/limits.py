@@ -28,6 +28,6 @@ def output_limits(samples: pa.Table, scenario: Mapping[str, Any], sample_index: 
         return np.full(len(sample_index), ABSENT if cap is None else cap, dtype=np.int64)
     rows = dict(zip(samples["index"].to_pylist(), samples["row"].to_pylist(), strict=True))
     asked, position = np.unique(sample_index, return_inverse=True)
-    limits = [max_output_tokens(parse_row(rows[i]), column, cap) for i in asked.tolist()]
+    limits = [max_output_tokens(parse_row(str(rows[i])), column, cap) for i in asked.tolist()]
     found: Int64s = np.array([ABSENT if n is None else n for n in limits], dtype=np.int64)
     return found[position]
