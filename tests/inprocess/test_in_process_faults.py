@@ -45,7 +45,7 @@ queries = 0
 [run]
 min_query_count = {queries}
 query_timeout_s = {patience}
-drain_timeout_s = {patience}
+drain_timeout_s = {drain}
 [settings]
 target_qps = 100
 """
@@ -62,7 +62,9 @@ def scenario(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., P
 
     def write(kind: str, queries: int, patience: float) -> Path:
         path = tmp_path / "faulty.toml"
-        path.write_text(SCENARIO.format(kind=kind, queries=queries, patience=patience))
+        # Longer than any query may take, so that none is still open when the patience with all of them ends.
+        text = SCENARIO.format(kind=kind, queries=queries, patience=patience, drain=patience + 5)
+        path.write_text(text)
         return path
 
     return write

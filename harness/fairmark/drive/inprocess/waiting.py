@@ -15,7 +15,7 @@ from typing import Final
 
 __all__ = ["sharpen_timers", "wait_until"]
 
-_SPIN_NS: Final = 60_000
+_SPIN_NS: Final = 100_000
 _NAP_NS: Final = 50_000_000
 _PR_SET_TIMERSLACK: Final = 29
 

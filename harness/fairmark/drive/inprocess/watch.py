@@ -56,9 +56,10 @@ class _Flight:
         self._completed_before += int((passed == _COMPLETE).sum())
         self.oldest += step
         rest = self._outcome[self.oldest : issued]
-        completed = self._completed_before + int((rest == _COMPLETE).sum())
+        completed = int(np.count_nonzero(rest == _COMPLETE))
         failed = self.oldest - self.first_seq - self._completed_before
-        return completed, failed + int(((rest != 0) & (rest != _COMPLETE)).sum())
+        failed += int(np.count_nonzero(rest)) - completed
+        return self._completed_before + completed, failed
 
     @property
     def in_flight(self) -> bool:

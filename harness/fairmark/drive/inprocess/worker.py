@@ -12,7 +12,7 @@ import sys
 import threading
 import time
 import traceback
-from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from contextlib import ExitStack, nullcontext
 from dataclasses import replace
 from pathlib import Path
@@ -192,7 +192,7 @@ class Worker:
         """All of a phase: there is one worker."""
         self._number = number
         phase = self._store.phases[number]
-        self._phase_samples = list(_pick(self._library, phase.sample_index))
+        self._phase_samples = _pick(self._library, phase.sample_index)
         return Share.of(phase, self._store.first_seq[number], 0, 1)
 
     def _content(self, number: int) -> QueryBlock:
@@ -259,10 +259,13 @@ class Worker:
         os._exit(0)
 
 
-def _pick(library: Mapping[int, Sample], indexes: Int64s) -> Iterator[Sample]:
+def _pick(library: Mapping[int, Sample], indexes: Int64s) -> list[Sample]:
     """The samples ``indexes``; block by block, for a list of a million numbers is larger than the samples."""
+    picked: list[Sample] = [library[int(indexes[0])]] * len(indexes)
     for start in range(0, len(indexes), _BLOCK):
-        yield from map(library.__getitem__, indexes[start : start + _BLOCK].tolist())
+        block = indexes[start : start + _BLOCK].tolist()
+        picked[start : start + len(block)] = map(library.__getitem__, block)
+    return picked
 
 
 def make_engine(
