@@ -36,6 +36,9 @@ _WHOLE_QUERY: Final = 1 << 62
 _CLOSE_PATIENCE_S: Final = 60.0
 """Engines may take a while to let go of a model."""
 
+_TRACE_PATIENCE_S: Final = 900.0
+"""And profilers to write what they saw."""
+
 
 def execute_in_process(job: InProcessJob, *, progress: Report, stop: StopSignal) -> Path:
     """Drive a run and leave its folder as `fairmark.drive.run.execute` does.
@@ -62,7 +65,7 @@ def execute_in_process(job: InProcessJob, *, progress: Report, stop: StopSignal)
             folder / "evidence" / "logs",
             lock.fileno(),
             module=WORKER,
-            patience_s=_CLOSE_PATIENCE_S,
+            patience_s=_TRACE_PATIENCE_S if job.mode == "profile" else _CLOSE_PATIENCE_S,
         )
         detail = drive_phases(job, store, crew, progress, stop, flush=_flushed_there)
         if not store.control().released and store.control().workers[0].reason(0) == "sut_failed":
