@@ -324,7 +324,8 @@ class HoldsBack(Good):
 class TooLong(Good):
     def answer(self, sample: Sample) -> tuple[list[str], str]:
         words, reason = super().answer(sample)
-        return (words, reason) if sample.generation.max_output_tokens == 1 else (words + ["so"] * 20, reason)
+        special = sample.generation.stop or sample.generation.max_output_tokens == 1
+        return (words, reason) if special else (words + ["so"] * 20, reason)
 
 
 class OffByOne(Good):

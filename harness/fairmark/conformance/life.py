@@ -122,10 +122,10 @@ class Life:
 
         hand = Hand(self._sut, self._order["shape"], self._order["patience_s"])
         samples = self._samples(self._order["tokens"])
-        self._step("loading", self._time_loads)
         self._step("loaded", lambda: self._load_twice(hand, samples))
         self._step("flushed", lambda: hand.flushed(samples))
         self._step("gave_up", lambda: {"given_up": hand.gave_up(samples), "after": hand.ask(samples[:2])})
+        self._step("loading", self._time_loads)
         self._kill_engine(lambda: hand.ask(samples[:1]))
         self._step("unloaded", self._unload)
 
@@ -151,7 +151,10 @@ class Life:
 
     def _time_loads(self) -> Mapping[str, Any]:
         """What it takes to load the samples when short and when long answers are asked for, in seconds."""
-        return {f"{tokens}": self._load_cost_s(tokens) for tokens in (1, self._order["tokens"])}
+        self._sut.unload()
+        costs_s = {f"{tokens}": self._load_cost_s(tokens) for tokens in (1, self._order["tokens"])}
+        self._sut.load(self._samples(self._order["tokens"]))
+        return costs_s
 
     def _load_cost_s(self, tokens: int) -> float:
         """The least of a few loads: time until it returns, or processor time until shortly after."""

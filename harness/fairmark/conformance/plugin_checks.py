@@ -125,7 +125,8 @@ def _cancel(subject: Subject) -> Finding:
     seen = _step(subject, "gave_up")
     if isinstance(seen, Finding):
         return _failed_step(subject, "gave_up", seen)
-    if _bad(seen["after"]) and _bad(subject.life.steps.get("loaded", {}).get("first", ())):
+    before = subject.life.steps.get("loaded", {})
+    if _bad(seen["after"]) and (_bad(before.get("first", ())) or _bad(before.get("second", ()))):
         return cannot("it fails on these questions anyhow")
     if _bad(seen["after"]):
         return failed(f"after the driver gave up queries, the next ones fail: {_bad(seen['after'])}")
