@@ -19,12 +19,17 @@ _PIECE = re.compile(r"\s*\S+|\s+$")
 
 def prompt_text(body: Mapping[str, Any]) -> str:
     """The text of a request's prompt: of the last message, or the prompt itself (ids joined by spaces)."""
-    messages = body.get("messages")
+    given = body.get("input")
+    messages = body.get("messages") or (given if _are_messages(given) else None)
     if messages:
         content = messages[-1].get("content", "")
         return content if isinstance(content, str) else json.dumps(content)
-    prompt = body.get("prompt", "")
+    prompt = body.get("prompt", given or "")
     return prompt if isinstance(prompt, str) else " ".join(map(str, prompt))
+
+
+def _are_messages(given: Any) -> bool:
+    return isinstance(given, list) and bool(given) and isinstance(given[0], dict)
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,8 +12,9 @@ import orjson
 
 from fairmark_sim.answers import Answers, prompt_text, until_stop
 from fairmark_sim.arrivals import Arrival, ArrivalLog
+from fairmark_sim.embeddings import embedding_script
 from fairmark_sim.faults import FaultPlan
-from fairmark_sim.reply import Reply
+from fairmark_sim.reply import Api, Reply
 from fairmark_sim.script import Script, json_steps, write_script
 from fairmark_sim.service import ServiceModel, Slots
 
@@ -34,6 +35,14 @@ class EngineParts:
     answers: Answers
     tokens_per_chunk: int
     log: ArrivalLog
+
+
+_APIS: Mapping[str, Api] = {
+    "/v1/chat/completions": "chat",
+    "/v1/completions": "completions",
+    "/v1/responses": "responses",
+}
+_PROMPTS: Mapping[Api, str] = {"chat": "messages", "completions": "prompt", "responses": "input"}
 
 
 class Engine:
@@ -67,8 +76,10 @@ class Engine:
                 return self._metrics()
             case "GET", "/sim/stats":
                 return _json(200, self._stats())
-            case "POST", "/v1/chat/completions" | "/v1/completions":
-                return self._generate(request)
+            case "POST", path if path in _APIS:
+                return self._generate(request, _APIS[path])
+            case "POST", "/v1/embeddings":
+                return self._embed(request)
             case _:
                 return _json(404, {"error": {"message": f"no {request.method} {request.path} here"}})
 
@@ -96,11 +107,10 @@ class Engine:
             connection.abandon()
         self._parts.log.close()
 
-    def _generate(self, request: Request) -> bytes | tuple[Script, str, frozenset[str]]:
-        chat = request.path.startswith("/v1/chat/")
+    def _generate(self, request: Request, api: Api) -> bytes | tuple[Script, str, frozenset[str]]:
         try:
             body = orjson.loads(request.body)
-            reply = self._reply(body, chat)
+            reply = self._reply(body, api)
             prompt = prompt_text(body)
         except (ValueError, TypeError, KeyError, AttributeError) as error:
             return _json(400, {"error": {"message": f"unusable request: {error}", "type": "invalid_request"}})
@@ -108,16 +118,30 @@ class Engine:
         faults = self._parts.faults.choose(self.generations, prompt)
         return write_script(reply, faults), prompt, faults
 
-    def _reply(self, body: Mapping[str, Any], chat: bool) -> Reply:
-        if not body["messages" if chat else "prompt"]:
+    def _embed(self, request: Request) -> bytes | tuple[Script, str, frozenset[str]]:
+        try:
+            body = orjson.loads(request.body)
+            prompt = prompt_text(body)
+            if not body["input"]:
+                raise ValueError("the input is empty")
+        except (ValueError, TypeError, KeyError, AttributeError) as error:
+            return _json(400, {"error": {"message": f"unusable request: {error}", "type": "invalid_request"}})
+        self.generations += 1
+        faults = self._parts.faults.choose(self.generations, prompt)
+        at_ns = self._parts.service.draw().ttft_ns
+        return embedding_script(prompt, self._parts.model, at_ns, faults), prompt, faults
+
+    def _reply(self, body: Mapping[str, Any], api: Api) -> Reply:
+        if not body[_PROMPTS[api]]:
             raise ValueError("the prompt is empty")
         prompt = prompt_text(body)
         tokens = until_stop(self._parts.answers.tokens(prompt), body.get("stop"))
-        limit = body.get("max_tokens", body.get("max_completion_tokens"))
+        limits = (body.get(name) for name in ("max_tokens", "max_completion_tokens", "max_output_tokens"))
+        limit = next((limit for limit in limits if limit is not None), None)
         allowed = len(tokens) if limit is None else int(limit)
         return Reply(
             number=self.generations + 1,
-            chat=chat,
+            api=api,
             stream=bool(body.get("stream", False)),
             include_usage=bool((body.get("stream_options") or {}).get("include_usage", False)),
             model=self._parts.model,

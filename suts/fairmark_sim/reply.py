@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 from fairmark_sim.service import ServiceTimes
 
-__all__ = ["Reply"]
+__all__ = ["Api", "Reply"]
+
+Api = Literal["chat", "completions", "responses"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,7 +18,7 @@ class Reply:
     """The output for request ``number``, when it is ready, and how the client wants to have it."""
 
     number: int
-    chat: bool
+    api: Api
     stream: bool
     include_usage: bool
     model: str
@@ -25,6 +27,11 @@ class Reply:
     finish_reason: str
     input_tokens: int
     times: ServiceTimes
+
+    @property
+    def chat(self) -> bool:
+        """Whether the answer is a chat completion."""
+        return self.api == "chat"
 
     @property
     def end_ns(self) -> int:

@@ -15,9 +15,10 @@ from typing import Any, NamedTuple
 import orjson
 
 from fairmark_sim.reply import Reply
+from fairmark_sim.responses import response_document, response_events
 from fairmark_sim.stream import Event, stream_bytes, stream_events
 
-__all__ = ["Ending", "Script", "Step", "json_steps", "write_script"]
+__all__ = ["Ending", "Script", "Step", "finished_json", "json_steps", "write_script"]
 
 _SLOW_HEADER_NS = 1_000_000
 _OPEN_AFTER_DONE_NS = 30_000_000_000
@@ -66,17 +67,20 @@ class Script:
 
 def write_script(reply: Reply, faults: frozenset[str]) -> Script:
     """Lay out the response to ``reply`` with ``faults`` applied."""
-    immediate = _no_answer(faults)
-    if immediate is not None:
-        return immediate
-    status = _status_of(faults)
-    if status is not None:
-        error = {"error": {"message": f"simulated HTTP {status}", "type": "simulated", "code": status}}
-        extra = {"Retry-After": str(_RETRY_AFTER_S)} if status in (429, 503) else {}
-        return _finished(json_steps(status, error, 0, faults, extra), faults, status)
     if reply.stream:
-        return _streamed(reply, faults)
+        return _refused(faults) or _streamed(reply, faults)
     return _whole(reply, faults)
+
+
+def _refused(faults: frozenset[str]) -> Script | None:
+    """The response where there is no answer at all."""
+    immediate = _no_answer(faults)
+    status = _status_of(faults)
+    if immediate is not None or status is None:
+        return immediate
+    error = {"error": {"message": f"simulated HTTP {status}", "type": "simulated", "code": status}}
+    extra = {"Retry-After": str(_RETRY_AFTER_S)} if status in (429, 503) else {}
+    return _finished(json_steps(status, error, 0, faults, extra), faults, status)
 
 
 def json_steps(
@@ -143,7 +147,22 @@ def _byte_by_byte(steps: list[Step]) -> list[Step]:
 def _whole(reply: Reply, faults: frozenset[str]) -> Script:
     """The answer as one JSON document."""
     tokens = [] if "empty" in faults else list(reply.tokens)
-    document: Any = _document(reply, tokens, faults)
+    document = (
+        response_document(reply, tokens, _reason(reply, faults), faults)
+        if reply.api == "responses"
+        else _document(reply, tokens, faults)
+    )
+    return finished_json(document, reply.end_ns, faults, tokens=len(tokens), number=reply.number)
+
+
+def finished_json(
+    answer: dict[str, Any], at_ns: int, faults: frozenset[str], *, tokens: int = 0, number: int = 0
+) -> Script:
+    """A response with one JSON document, broken as ``faults`` say."""
+    refused = _refused(faults)
+    if refused is not None:
+        return refused
+    document: Any = answer
     if faults & {"error", "error-first"}:
         document = {"error": {"message": "simulated engine error", "type": "server_error", "code": 500}}
     elif "malformed-event" in faults:
@@ -154,9 +173,9 @@ def _whole(reply: Reply, faults: frozenset[str]) -> Script:
         fields, body = {"Transfer-Encoding": "chunked"}, b"zz\r\n" + body
     head = _head(200, "application/json", faults, fields)
     cut, ending = _cut_whole(len(body), faults)
-    steps = [Step(reply.end_ns, head + body[:cut], len(tokens))]
+    steps = [Step(at_ns, head + body[:cut], tokens)]
     if "split" in faults:
-        steps = _split_writes(steps, reply.number)
+        steps = _split_writes(steps, number)
     return _finished(steps, faults) if ending is None else _shaped(steps, ending, faults)
 
 
@@ -208,7 +227,8 @@ def _reason(reply: Reply, faults: frozenset[str]) -> str | None:
 
 def _streamed(reply: Reply, faults: frozenset[str]) -> Script:
     """The answer as a stream of events."""
-    events, ending = _broken_off(stream_events(reply, _reason(reply, faults), faults), faults)
+    lay_out = response_events if reply.api == "responses" else stream_events
+    events, ending = _broken_off(lay_out(reply, _reason(reply, faults), faults), faults)
     pieces = [Step(e.at_ns, stream_bytes(e, faults), e.tokens) for e in events]
     if "bom" in faults and pieces:
         pieces[0] = Step(pieces[0].at_ns, b"\xef\xbb\xbf" + pieces[0].data, pieces[0].tokens)

@@ -12,12 +12,17 @@ __all__ = ["Event", "stream_bytes", "stream_events"]
 
 
 class Event(NamedTuple):
-    """One event: when it leaves, the output tokens sent up to and with it, and its data (None: a comment)."""
+    """One event.
+
+    It leaves ``at_ns`` after the service began and brings the output to ``tokens`` tokens. Without data it
+    is a comment.
+    """
 
     at_ns: int
     tokens: int
     data: bytes | None
     bears_tokens: bool = False
+    name: str = ""
 
 
 def stream_events(reply: Reply, reason: str | None, faults: frozenset[str]) -> list[Event]:
@@ -48,8 +53,10 @@ def stream_bytes(event: Event, faults: frozenset[str]) -> bytes:
     if event.data is None:
         return b": idle" + end + end
     lines = [b": keep-alive", b"", b":"] if "comments" in faults else []
+    if event.name or "fields" in faults:
+        lines.append(b"event: " + (event.name or "message").encode())
     if "fields" in faults:
-        lines += [b"event: message", b"id: %d" % event.tokens, b"retry: 1500", b"unknown: field"]
+        lines += [b"id: %d" % event.tokens, b"retry: 1500", b"unknown: field"]
     # A line end between two JSON tokens is white space: the joined data lines are the same document.
     data = event.data.replace(b",", b",\n", 1).split(b"\n") if "multi-line" in faults else [event.data]
     field = b"data:" if "no-space" in faults else b"data: "

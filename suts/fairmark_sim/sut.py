@@ -22,6 +22,8 @@ _STOP_TIMEOUT_S = 5.0
 _DIALECTS = {
     "chat": ("openai-chat", "/v1/chat/completions"),
     "completions": ("openai-completions", "/v1/completions"),
+    "responses": ("openai-responses", "/v1/responses"),
+    "embeddings": ("openai-embeddings", "/v1/embeddings"),
 }
 
 
@@ -44,8 +46,10 @@ class SimHttpSUT(fairmark.WireSUT):
         seed: Annotated[int, "of the drawn times and faults"] = 0
         arrivals: Annotated[Path | None, "where the server writes its own account of the requests"] = None
         loop: Annotated[Literal["asyncio", "uvloop"], "event loop of the server"] = "asyncio"
-        api: Annotated[Literal["chat", "completions"], "which API to drive"] = "chat"
-        stream: Annotated[bool, "ask for a stream; without it there is no first token"] = True
+        api: Annotated[Literal["chat", "completions", "responses", "embeddings"], "which API to drive"] = (
+            "chat"
+        )
+        stream: Annotated[bool, "ask for a stream; without one, as for embeddings, no first token"] = True
         max_in_flight: Annotated[int, "Offline only: samples in flight at once"] = 64
 
         def __post_init__(self) -> None:
@@ -67,7 +71,7 @@ class SimHttpSUT(fairmark.WireSUT):
         super().__init__(options)
         self.dialect = _DIALECTS[options.api][0]
         self.model = "sim"
-        self.stream = options.stream
+        self.stream = options.stream and options.api != "embeddings"
         self.max_in_flight = options.max_in_flight
         self._process: subprocess.Popen[str] | None = None
         self._log: IO[bytes] | None = None

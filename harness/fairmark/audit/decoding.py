@@ -203,10 +203,11 @@ def _difference(answer: Answer, stored: _Stored) -> tuple[str, str] | None:
     response = answer.response
     if stored.events != [(e.arrival_ns, e.read, e.kind, e.n_tokens) for e in response.events]:
         return _EVENTS, "its events are not those of the bytes"
-    text, reasoning, ids = response.text, response.reasoning, response.token_ids
-    expected = (text, reasoning, None if ids is None else list(ids)) if text or reasoning or ids else None
+    text, reasoning, ids, data = response.text, response.reasoning, response.token_ids, response.data
+    held = text or reasoning or ids or data is not None
+    expected = (text, reasoning, None if ids is None else list(ids), data) if held else None
     output = stored.output
-    found = None if output is None else (output["text"], output["reasoning"], output["token_ids"])
+    found = None if output is None else tuple(output[n] for n in ("text", "reasoning", "token_ids", "data"))
     return None if found == expected else (_OUTPUTS, "its output is not that of the bytes")
 
 

@@ -125,7 +125,8 @@ def _decode(
         log = logs[worker]
         reads = [Read(t_ns - epoch_ns, data) for t_ns, data in log.reads_of(seq)]
         detail = log.details.get(seq)
-        answers.add(seq, decode_answer(speech, reads, outcome, stream=store.stream, detail=detail))
+        answer = decode_answer(speech, reads, outcome, stream=store.stream, detail=detail)
+        answers.add(seq, answer, answer.response.data)
     return answers
 
 

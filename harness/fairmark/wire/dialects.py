@@ -12,7 +12,7 @@ from typing import Any, Final, Protocol
 
 from fairmark.errors import InputError
 from fairmark.samples.sample import Sample
-from fairmark.wire.openai import OpenAIChat, OpenAICompletions
+from fairmark.wire.openai import OpenAIChat, OpenAICompletions, OpenAIEmbeddings, OpenAIResponses
 from fairmark.wire.response import Read, Response
 
 __all__ = ["DIALECTS", "Dialect", "dialect"]
@@ -53,7 +53,10 @@ class Dialect(Protocol):
 
 
 DIALECTS: Final[Mapping[str, Dialect]] = MappingProxyType(
-    {entry.name: entry for entry in (OpenAIChat(), OpenAICompletions())}
+    {
+        entry.name: entry
+        for entry in (OpenAIChat(), OpenAICompletions(), OpenAIResponses(), OpenAIEmbeddings())
+    }
 )
 """All dialects of the core package, by name."""
 

@@ -50,7 +50,8 @@ def _float32(vector: Any) -> bytes:
             raise MalformedError(f"an embedding that is not base64: {error}") from error
         numbers = np.frombuffer(data, dtype="<f4") if len(data) % 4 == 0 else np.empty(0, "<f4")
     elif isinstance(vector, list) and all(type(x) in (int, float) for x in vector):
-        numbers = np.array(vector, dtype="<f4")
+        with np.errstate(over="ignore"):
+            numbers = np.array(vector, dtype="<f4")
     else:
         raise MalformedError("an embedding that is neither a list of numbers nor base64")
     if not len(numbers) or not np.isfinite(numbers).all():

@@ -11,18 +11,31 @@ from fairmark.errors import InputError
 from fairmark.samples.sample import Sample
 from fairmark.scenario.model import Generation
 
-__all__ = ["chat_prompt", "completion_prompt", "request_body"]
+__all__ = [
+    "chat_prompt",
+    "completion_prompt",
+    "embeddings_body",
+    "json_body",
+    "refuse_override",
+    "request_body",
+    "responses_body",
+]
 
 # What the scenario decides must not be changed from the side of the system under test.
 _DECIDED: Final = frozenset(
     {
+        "background",
         "best_of",
         "ignore_eos",
+        "input",
+        "instructions",
         "max_completion_tokens",
+        "max_output_tokens",
         "max_tokens",
         "messages",
         "model",
         "n",
+        "previous_response_id",
         "prompt",
         "seed",
         "stop",
@@ -75,15 +88,94 @@ def request_body(
     Raises:
         InputError: ``extra`` names a field that the scenario decides, or a value has no RFC 8785 form.
     """
-    taken = sorted(_DECIDED & extra.keys())
-    if taken:
-        raise InputError("an extra request field would override the scenario", field="extra", value=taken[0])
+    refuse_override(extra)
     options = extra.get("stream_options", {})
     if not isinstance(options, Mapping):
         raise InputError("is not an object", field="extra.stream_options", value=options)
     body = {"model": model, "stream": stream, **prompt, **_generation(generation), **extra}
     if stream:
         body["stream_options"] = {**options, "include_usage": True}
+    return json_body(body)
+
+
+def responses_body(sample: Sample, *, model: str, stream: bool, extra: Mapping[str, Any]) -> bytes:
+    """The body for ``/v1/responses``, which tells the usage unasked.
+
+    Raises:
+        InputError: the sample has neither messages nor text, or the scenario asks for what this API
+            has no field for.
+    """
+    refuse_override(extra)
+    generation = sample.generation
+    asked = {
+        "stop": generation.stop or None,
+        "seed": generation.seed,
+        "ignore_eos": generation.ignore_eos or None,
+    }
+    for name, value in asked.items():
+        if value is not None:
+            raise InputError(
+                "the Responses API has no field for it",
+                field=f"generation.{name}",
+                value=value,
+                accepted="api = chat or completions",
+            )
+    if sample.prompt is None:
+        raise InputError(
+            "a response needs messages or text", field=f"sample {sample.index}", accepted="messages, text"
+        )
+    prompt = sample.prompt
+    optional = {"max_output_tokens": generation.max_output_tokens, "top_p": generation.top_p}
+    return json_body(
+        {
+            "model": model,
+            "stream": stream,
+            "input": prompt if isinstance(prompt, str) else [dict(message) for message in prompt],
+            "temperature": generation.temperature,
+            **{name: value for name, value in optional.items() if value is not None},
+            **extra,
+        }
+    )
+
+
+def embeddings_body(sample: Sample, *, model: str, extra: Mapping[str, Any]) -> bytes:
+    """The body for ``/v1/embeddings``: the text, the token ids, or the text in the only column of the data.
+
+    Nothing is generated, so that the settings of generation have no place in it.
+
+    Raises:
+        InputError: the sample has none of these.
+    """
+    refuse_override(extra)
+    text: Any = sample.prompt if isinstance(sample.prompt, str) else sample.token_ids
+    if text is None and len(sample.data) == 1:
+        (text,) = sample.data.values()
+    if not isinstance(text, str) and (text is None or sample.token_ids is None):
+        raise InputError(
+            "an embedding is of a text or of token ids",
+            field=f"sample {sample.index}",
+            accepted="text, token_ids, or data with one column that holds a string",
+        )
+    return json_body({"model": model, "input": text if isinstance(text, str) else list(text), **extra})
+
+
+def refuse_override(extra: Mapping[str, Any]) -> None:
+    """Refuse extra fields that would change what the scenario decides.
+
+    Raises:
+        InputError: there is one.
+    """
+    taken = sorted(_DECIDED & extra.keys())
+    if taken:
+        raise InputError("an extra request field would override the scenario", field="extra", value=taken[0])
+
+
+def json_body(body: Any) -> bytes:
+    """``body`` as RFC 8785 JSON.
+
+    Raises:
+        InputError: a value has no RFC 8785 form.
+    """
     try:
         return rfc8785.dumps(body)
     except (rfc8785.CanonicalizationError, UnicodeEncodeError) as error:
