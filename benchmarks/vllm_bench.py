@@ -107,8 +107,7 @@ def _ours(metrics: dict[str, Any], scenario: str) -> Numbers:
     found: Numbers = {"completed count": metrics["counts"]["completed"]}
     names = {"ttft": "ttft_ns", "tpot": "tpot_ns", "e2e": "e2e_ns"}
     for quantity, name in names.items():
-        summary = metrics["latency"][name]
-        summary = summary.get(origin, summary)
+        summary = metrics["latency"][name]["between_events" if quantity == "tpot" else origin]
         for point in POINTS:
             value = summary.get(f"{point}_ns")
             found[f"{quantity} {point}"] = None if value is None else value / 1e6

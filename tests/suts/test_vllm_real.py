@@ -32,6 +32,8 @@ pytestmark = [
 QUERIES = 16
 ENVIRONMENT = {"VLLM_CPU_KVCACHE_SPACE": "1", **os.environ}
 ENGINE = ("max_model_len=2048", "max_num_seqs=16", "dtype=bfloat16", "enforce_eager=true")
+# On a CPU vLLM wants this share of all memory to be free when it starts, and two engines are up at a time.
+SHARE = 0.2
 SCENARIO = """
 schema = "fairmark/scenario/1"
 name = "vllm"
@@ -90,7 +92,8 @@ def base_url(model: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
     from fairmark_vllm import VllmServeSUT
 
     options = {"max_model_len": 2048, "max_num_seqs": 16, "dtype": "bfloat16", "enforce_eager": True}
-    sut = VllmServeSUT(VllmServeSUT.Options(model=str(model), **options))
+    args = f"--gpu-memory-utilization {SHARE}"
+    sut = VllmServeSUT(VllmServeSUT.Options(model=str(model), args=args, **options))
     sut.logs = tmp_path_factory.mktemp("logs")
     try:
         sut.open()
@@ -180,7 +183,7 @@ def test_the_servers_own_count_of_tokens_agrees(tmp_path: Path, base_url: str, t
 
 def test_a_server_of_its_own_is_described_and_stopped(tmp_path: Path, model: Path, tokenizer: Any) -> None:
     before = vllm_processes()
-    options = [f"model={model}", *ENGINE, "api=completions"]
+    options = [f"model={model}", *ENGINE, "api=completions", f"args=--gpu-memory-utilization {SHARE}"]
     done = run(tmp_path, "vllm-serve", *options, concurrency=8, kind="text")
     check(done, tokenizer)
     claims = done.record["sut"]["claims"]
@@ -194,7 +197,8 @@ def test_a_server_of_its_own_is_described_and_stopped(tmp_path: Path, model: Pat
 @pytest.mark.parametrize("concurrency", [1, 8])
 def test_in_process(tmp_path: Path, model: Path, tokenizer: Any, concurrency: int) -> None:
     before = vllm_processes()
-    done = run(tmp_path, "vllm", f"model={model}", *ENGINE, concurrency=concurrency)
+    options = [f"model={model}", *ENGINE, f'engine_args={{"gpu_memory_utilization":{SHARE}}}']
+    done = run(tmp_path, "vllm", *options, concurrency=concurrency)
     check(done, tokenizer)
     claims = done.record["sut"]["claims"]
     assert (claims["precision"], claims["context_tokens"], claims["slots"]) == ("bfloat16", 2048, 16)
@@ -205,7 +209,7 @@ def test_in_process(tmp_path: Path, model: Path, tokenizer: Any, concurrency: in
 @pytest.mark.faults
 def test_the_engine_does_not_outlive_a_run_that_is_killed(tmp_path: Path, model: Path) -> None:
     before = vllm_processes()
-    options = [f"model={model}", *ENGINE]
+    options = [f"model={model}", *ENGINE, f'engine_args={{"gpu_memory_utilization":{SHARE}}}']
     line = command(tmp_path, "vllm", *options, concurrency=8, kind="messages", queries=2000)
     coordinator = subprocess.Popen(line, cwd=tmp_path, env=ENVIRONMENT, start_new_session=True)
     journal = tmp_path / "run" / "evidence" / "journal.jsonl"
