@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import http.client
+import ipaddress
 import json
 import ssl
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlsplit
+from urllib.request import getproxies, proxy_bypass
 
 import fairmark
 
-__all__ = ["BaseUrl", "get_json", "split_url"]
+__all__ = ["BaseUrl", "get_json", "refuse_proxy", "split_url"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,6 +24,11 @@ class BaseUrl:
     port: int
     prefix: str
     tls: bool
+
+    @property
+    def root(self) -> str:
+        """The prefix without its ``/v1``."""
+        return self.prefix.removesuffix("/v1")
 
 
 def split_url(text: str) -> BaseUrl:
@@ -45,13 +52,43 @@ def split_url(text: str) -> BaseUrl:
     return BaseUrl(parts.hostname, port or (443 if tls else 80), prefix, tls)
 
 
+def refuse_proxy(where: BaseUrl) -> None:
+    """Refuse to go on where the environment wants requests to ``where`` to take a proxy.
+
+    A proxy would be measured with the server. This machine itself is never reached through one.
+
+    Raises:
+        InputError: a proxy is set for the host.
+    """
+    scheme = "https" if where.tls else "http"
+    proxies = getproxies()
+    name = next((name for name in (scheme, "all") if proxies.get(name)), None)
+    if name is None or _is_this_machine(where.host) or proxy_bypass(f"{where.host}:{where.port}"):
+        return
+    raise fairmark.InputError(
+        f"the environment sets {name}_proxy, and no query is ever sent through a proxy: its time and "
+        "its limits would be booked as the server's",
+        source="-o",
+        field="base_url",
+        value=where.host,
+        accepted=f"{name}_proxy unset, or the host in no_proxy",
+    )
+
+
+def _is_this_machine(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
 def get_json(endpoint: fairmark.Endpoint, *, timeout_s: float = 10.0) -> Any:
     """GET ``endpoint`` and parse its JSON body.
 
     Raises:
         SutError: no connection, a TLS failure, a status other than 200, or a body that is not JSON.
     """
-    url = f"{'https' if endpoint.tls else 'http'}://{endpoint.host}:{endpoint.port}{endpoint.path}"
+    url = endpoint.url
     connection: http.client.HTTPConnection
     if endpoint.tls:
         context = ssl.create_default_context()

@@ -22,7 +22,7 @@ _SPEC.loader.exec_module(_MODULE)
 
 def main(folder: str, out: str, url: str, kind: str, *overrides: str) -> None:
     """Print the stop reason, or the error."""
-    sut = HttpSUT(HttpSUT.Options(base_url=url))
+    sut = HttpSUT(HttpSUT.Options(base_url=(url,)))
     sut.open()
     job = _MODULE.Bench(Path(folder)).job(kind, sut, *overrides, out=Path(out), probe=False)
     try:

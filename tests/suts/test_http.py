@@ -14,7 +14,7 @@ import pytest
 
 from fairmark.errors import InputError, SutError
 from fairmark.sut.options import parse_options
-from fairmark_http.client import BaseUrl, split_url
+from fairmark_http.client import BaseUrl, refuse_proxy, split_url
 from fairmark_http.sut import HttpSUT
 
 
@@ -49,17 +49,101 @@ def make(*assignments: str) -> HttpSUT:
 
 
 MODELS = json.dumps({"data": [{"id": "first"}, {"id": "second"}]}).encode()
+ONE = json.dumps({"data": [{"id": "only"}]}).encode()
 
 
 @pytest.mark.parametrize("suffix", ["", "/", "/v1", "/v1/"])
 def test_the_model_is_discovered_with_or_without_v1_in_the_url(suffix: str) -> None:
-    with server(MODELS) as (url, seen):
+    with server(ONE) as (url, seen):
         sut = make(f"base_url={url}{suffix}")
         sut.open()
-        assert sut.model == "first"
+        assert sut.model == "only"
         assert seen[0]["path"] == "/v1/models"
         assert [e.path for e in sut.endpoints()] == ["/v1/chat/completions"]
-        assert sut.describe() == {"model": "first", "models_served": ["first", "second"]}
+        assert sut.describe() == {"model": "only", "models_served": ["only"]}
+
+
+def test_of_several_models_none_is_guessed() -> None:
+    with server(MODELS) as (url, _), pytest.raises(InputError, match="one of first, second") as caught:
+        make(f"base_url={url}").open()
+    assert caught.value.field == "model"
+
+
+def test_several_servers_must_all_serve_the_model() -> None:
+    with server(MODELS) as (many, _), server(ONE) as (one, _):
+        with pytest.raises(InputError, match="one of first, only, second"):
+            make(f"base_url={many},{one}").open()
+        with pytest.raises(SutError, match=f"{one} does not serve 'first'"):
+            make(f"base_url={many},{one}", "model=first").open()
+        sut = make(f"base_url={many},{many}/v1", "model=second")
+        sut.open()
+        assert [e.url for e in sut.endpoints()] == [f"{many}/v1/chat/completions"] * 2
+
+
+@pytest.mark.parametrize(
+    ("api", "path", "name"),
+    [
+        ("responses", "/v1/responses", "openai-responses"),
+        ("embeddings", "/v1/embeddings", "openai-embeddings"),
+    ],
+)
+def test_other_apis_have_their_paths(api: str, path: str, name: str) -> None:
+    sut = make("base_url=http://h", f"api={api}")
+    assert (sut.endpoints()[0].path, sut.dialect, sut.stream) == (path, name, api == "responses")
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (["base_url=http://h,http://h"], "twice"),
+        (["base_url="], "base_url"),
+        (["base_url=http://h", "api=template"], "need each other"),
+        (["base_url=http://h", "template=x.json"], "need each other"),
+        (["base_url=http://h", 'headers={"X-API-Key":"s3cret"}'], "X-API-Key its value by headers_env"),
+        (["base_url=http://h", 'headers={"Authorization":"s3cret"}'], "headers are recorded"),
+    ],
+)
+def test_options_that_cannot_work_are_refused(options: list[str], words: str) -> None:
+    with pytest.raises(InputError, match=words):
+        make(*options)
+
+
+class TestProxies:
+    @pytest.fixture(autouse=True)
+    def environment(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        for name in ("http_proxy", "https_proxy", "all_proxy", "no_proxy"):
+            monkeypatch.delenv(name, raising=False)
+            monkeypatch.delenv(name.upper(), raising=False)
+
+    @pytest.mark.parametrize("name", ["http_proxy", "HTTP_PROXY", "all_proxy"])
+    def test_a_proxy_is_refused_before_anything_is_sent(
+        self, monkeypatch: pytest.MonkeyPatch, name: str
+    ) -> None:
+        monkeypatch.setenv(name, "http://proxy.example:3128")
+        with pytest.raises(InputError, match="no query is ever sent through a proxy"):
+            make("base_url=http://llm.example").open()
+
+    @pytest.mark.parametrize(
+        ("url", "exempt", "proxied"),
+        [
+            ("http://llm.example", "llm.example", False),
+            ("http://llm.example", "other.example", True),
+            ("https://llm.example", "", False),
+            ("http://127.0.0.1:8000", "", False),
+            ("http://[::1]:8000", "", False),
+            ("http://localhost", "", False),
+        ],
+    )
+    def test_it_counts_only_for_what_it_is_meant_for(
+        self, monkeypatch: pytest.MonkeyPatch, url: str, exempt: str, proxied: bool
+    ) -> None:
+        monkeypatch.setenv("http_proxy", "http://proxy.example:3128")
+        monkeypatch.setenv("no_proxy", exempt)
+        if proxied:
+            with pytest.raises(InputError, match="proxy"):
+                refuse_proxy(split_url(url))
+        else:
+            refuse_proxy(split_url(url))
 
 
 def test_a_prefix_is_kept_and_the_completions_api_has_its_own_path() -> None:
@@ -112,7 +196,7 @@ def test_tls_to_a_plain_server_is_one_clear_line() -> None:
 
 def test_the_api_key_is_sent_and_shown_nowhere(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ACME_KEY", "s3cret")
-    with server(MODELS) as (url, seen):
+    with server(ONE) as (url, seen):
         sut = make(f"base_url={url}", "api_key_env=ACME_KEY")
         sut.open()
         assert seen[0]["Authorization"] == "Bearer s3cret"

@@ -197,7 +197,8 @@ class TestRequest:
         messages = [{"role": "user", "content": "hi"}]
         body = self.body(messages, max_output_tokens=8, top_p=0.5)
         assert body == {
-            "model": "m", "stream": True, "input": messages, "temperature": 0, "max_output_tokens": 8, "top_p": 0.5
+            "model": "m", "stream": True, "input": messages,
+            "temperature": 0, "max_output_tokens": 8, "top_p": 0.5,
         }  # fmt: skip
         assert self.body("hi")["input"] == "hi"
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from fairmark.audit.decoding import check_decoding, check_output_digests
+from fairmark.audit.endpoints import check_endpoints
 from fairmark.audit.identity import check_identity
 from fairmark.audit.numbers import check_numbers
 from fairmark.audit.outcome import check_outcome
@@ -154,5 +155,6 @@ def _audit_run(
     check_traffic(subject, problems)
     check_outcome(subject, problems)
     check_decoding(subject, problems)
+    check_endpoints(subject, problems)
     check_output_digests(subject, problems)
     return check_numbers(subject, problems, run_program)

@@ -15,7 +15,7 @@ from fairmark.audit.subject import Subject
 from fairmark.evidence.decode import Answer, decode_answer, output_sha256
 from fairmark.evidence.store import OUTCOMES
 from fairmark.measure.arrow import int64s
-from fairmark.wire.dialects import DIALECTS, Dialect
+from fairmark.wire.dialects import Dialect
 from fairmark.wire.http1 import deframe
 from fairmark.wire.response import Read
 
@@ -60,7 +60,7 @@ def check_decoding(subject: Subject, problems: Problems) -> None:
             "drive the system through a server of its own where others must be able to check responses",
         )
         return
-    dialect = DIALECTS.get(subject.record["sut"]["dialect"])
+    dialect = subject.dialect
     if dialect is None:
         return
     reads = _reads(subject, problems)

@@ -15,7 +15,7 @@ from fairmark.evidence.closing import facts_sha256
 from fairmark.evidence.journal import read_journal
 from fairmark.evidence.requests import requests_sha256
 from fairmark.measure.arrow import int64s
-from fairmark.wire.dialects import DIALECTS
+from fairmark.wire.template import template_sha256
 
 __all__ = ["check_identity"]
 
@@ -129,7 +129,7 @@ def _check_requests(subject: Subject, problems: Problems) -> None:
     if requests is None:
         _check_without_wire(subject, problems)
         return
-    dialect = DIALECTS.get(sut["dialect"])
+    dialect = subject.dialect
     if dialect is None:
         problems.warning(
             "audit.plugin-dialect",
@@ -152,13 +152,18 @@ def _check_requests(subject: Subject, problems: Problems) -> None:
     except (IndexError, InputError) as error:
         problems.error("audit.requests", RECORD, f"a request cannot be rendered again: {error}", _RERUN)
         return
-    found = {"sha256": requests_sha256(bodies, planned), "count": len(planned)}
+    template = requests.get("template")
+    found = {
+        "sha256": requests_sha256(bodies, planned),
+        "count": len(planned),
+        "template_sha256": None if template is None else template_sha256(template),
+    }
     for name, value in found.items():
-        if requests[name] != value:
+        if requests.get(name) != value:
             problems.error(
                 "audit.requests",
                 RECORD,
-                f"requests.{name} is {requests[name]!r}; rendered again it is {value!r}",
+                f"requests.{name} is {requests.get(name)!r}; rendered again it is {value!r}",
                 _RERUN,
             )
 

@@ -18,6 +18,7 @@ from fairmark.evidence.tables import TABLES, read_table
 from fairmark.samples.library import SampleLibrary
 from fairmark.scenario.load import parse_scenario
 from fairmark.scenario.model import Scenario
+from fairmark.wire.dialects import Dialect, dialect
 
 __all__ = ["REFERENCES", "Subject", "load_subject", "record_of"]
 
@@ -46,6 +47,15 @@ class Subject:
     evidence: Evidence
     reads: pa.Table
     references: bytes | None
+
+    @property
+    def dialect(self) -> Dialect | None:
+        """How requests and responses are written; None where fairmark itself does not know that."""
+        requests = self.record["requests"] or {}
+        try:
+            return dialect(str(self.record["sut"]["dialect"]), requests.get("template"))
+        except InputError:
+            return None
 
 
 def load_subject(folder: Path, record: dict[str, Any], problems: Problems) -> Subject | None:

@@ -17,7 +17,7 @@ __all__ = ["ask", "hang_up_then_ask"]
 
 def ask(sut: WireSUT, sample: Sample, patience_s: float) -> list[dict[str, Any]]:
     """Ask once: ``failure`` is None, or what the driver's probe has to say."""
-    spoken, endpoint = dialect(sut.dialect), sut.endpoints()[0]
+    spoken, endpoint = dialect(sut.dialect, sut.template), sut.endpoints()[0]
     try:
         probe(endpoint, _body(sut, sample), spoken, stream=sut.stream, timeout_s=patience_s)
     except SutError as error:
@@ -52,4 +52,5 @@ def _hang_up(endpoint: Endpoint, body: bytes, patience_s: float, *, read_first: 
 
 
 def _body(sut: WireSUT, sample: Sample) -> bytes:
-    return dialect(sut.dialect).render(sample, model=sut.model, stream=sut.stream, extra=sut.extra)
+    spoken = dialect(sut.dialect, sut.template)
+    return spoken.render(sample, model=sut.model, stream=sut.stream, extra=sut.extra)

@@ -26,6 +26,7 @@ from fairmark.evidence.requests import requests_sha256
 from fairmark.samples.sample import Sample
 from fairmark.sut.api import Endpoint
 from fairmark.wire.dialects import Dialect, dialect
+from fairmark.wire.template import template_sha256
 
 __all__ = ["Ready", "make_ready", "prepare_store"]
 
@@ -39,12 +40,14 @@ class Ready:
 
     Attributes:
         heads: the request head of each endpoint; may hold secrets, and is never written.
+        endpoints: the address of each, without secrets.
         bodies: the request body of each sample that may be sent.
         observed: what the probe saw.
         ceilings: of each worker, if the client was calibrated.
     """
 
     heads: Sequence[bytes]
+    endpoints: Sequence[str]
     orders: Orders
     bodies: Mapping[int, bytes]
     observed: Mapping[str, Any]
@@ -57,7 +60,7 @@ def make_ready(job: RunJob, progress: Report) -> Ready:
     Raises:
         InputError, SutError: see `fairmark.drive.run.execute`.
     """
-    speech = dialect(job.sut.dialect)
+    speech = dialect(job.sut.dialect, job.sut.template)
     endpoints = list(job.sut.endpoints())
     if not endpoints:
         raise SutError("the system under test names no endpoint")
@@ -69,7 +72,8 @@ def make_ready(job: RunJob, progress: Report) -> Ready:
     progress(Progress("calibrate"))
     workers = job.scenario.settings.workers
     measured = ceilings(job.calibration, workers=workers, cores=orders.cores, pacer=job.pacer)
-    return Ready(heads, _with_observed(orders, observed), bodies, observed, measured)
+    addresses = [endpoint.url for endpoint in endpoints]
+    return Ready(heads, addresses, _with_observed(orders, observed), bodies, observed, measured)
 
 
 def _render(job: RunJob, speech: Dialect) -> dict[int, bytes]:
@@ -145,7 +149,7 @@ def _record(job: RunJob, ready: Ready) -> LiveStore:
         job,
         started_utc=started_utc,
         attempts=attempts,
-        requests=_requests(job, ready.bodies, phases),
+        requests=_requests(job, ready, phases),
         observed=ready.observed,
     )
     return _write(job, ready, facts, phases)
@@ -167,16 +171,21 @@ def _write(job: RunJob, ready: Ready, facts: Mapping[str, Any], phases: Sequence
         repetition=job.repetition,
         common={"host": hashed_host(), "isolation": "network"},
         ceilings=ready.ceilings,
+        template=job.sut.template,
     )
 
 
-def _requests(job: RunJob, bodies: Mapping[int, bytes], phases: Sequence[LivePhase]) -> dict[str, Any]:
-    """The digest of what is sent, and everything an audit needs to render it again."""
+def _requests(job: RunJob, ready: Ready, phases: Sequence[LivePhase]) -> dict[str, Any]:
+    """Where to and what is sent, as a digest, and everything an audit needs to render it again."""
     planned = np.concatenate([p.sample_index for p in phases])
+    template = job.sut.template
     return {
-        "sha256": requests_sha256(bodies, planned),
+        "endpoints": ready.endpoints,
+        "sha256": requests_sha256(ready.bodies, planned),
         "count": len(planned),
         "model": job.sut.model,
         "stream": job.sut.stream,
         "extra": dict(job.sut.extra),
+        "template": template,
+        "template_sha256": None if template is None else template_sha256(template),
     }

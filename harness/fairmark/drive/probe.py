@@ -41,7 +41,7 @@ def probe(
         SutError: it cannot be reached, is no HTTP server, does not accept the request or answers in
             another dialect.
     """
-    where = f"{'https' if endpoint.tls else 'http'}://{endpoint.host}:{endpoint.port}{endpoint.path}"
+    where = endpoint.url
     try:
         seen = _ask(endpoint, body, min(timeout_s, _LONGEST_S))
     except TimeoutError as error:

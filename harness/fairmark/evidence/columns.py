@@ -30,7 +30,7 @@ __all__ = [
     "TokenSource",
 ]
 
-CONTRACT: Final = "fairmark/evidence/2"
+CONTRACT: Final = "fairmark/evidence/3"
 
 Phase = Literal["warmup", "performance", "accuracy"]
 PHASES: Final[tuple[Phase, ...]] = ("warmup", "performance", "accuracy")
@@ -115,6 +115,7 @@ QUERIES: Final[dict[str, str]] = {
     "cached_tokens": "int64",
     "attempts": "int32",
     "connection_new": "bool",
+    "endpoint": "int32",  # position in the record's requests.endpoints; null without a wire
     "finish_reason": "dictionary",
     "failure": "dictionary",
     "failure_detail": "string",

@@ -97,6 +97,7 @@ class LiveStore:
         common: what is true of every worker: its host, its isolation.
         ceilings: each worker's calibrated ceiling, if the client was calibrated.
         of_tokens: whether answers are made of tokens.
+        template: what the dialect is made of, if of one.
         first_seq, first_query: per phase, where its numbers start.
     """
 
@@ -111,6 +112,7 @@ class LiveStore:
     first_seq: Sequence[int]
     first_query: Sequence[int]
     of_tokens: bool = True
+    template: Mapping[str, Any] | None = None
 
     @property
     def samples(self) -> int:
@@ -146,6 +148,7 @@ def create_store(
     common: Mapping[str, Any] = MappingProxyType({}),
     ceilings: Sequence[Mapping[str, Any]] | None = None,
     of_tokens: bool = True,
+    template: Mapping[str, Any] | None = None,
 ) -> LiveStore:
     """Write plan and layout, and reserve the space for every stamp.
 
@@ -166,6 +169,7 @@ def create_store(
         "ceilings": None if ceilings is None else [dict(c) for c in ceilings],
         "phases": described,
         "of_tokens": of_tokens,
+        "template": template,
     }
     Columns.create(folder / "columns.bin", sum(p.samples for p in phases))
     allocate(folder / RESERVE, workers * _RESERVE_BYTES)
@@ -198,6 +202,7 @@ def open_store(folder: Path) -> LiveStore:
         first_seq=[sum(s for s, _ in counts[:i]) for i in range(len(counts))],
         first_query=[sum(q for _, q in counts[:i]) for i in range(len(counts))],
         of_tokens=layout["of_tokens"],
+        template=layout["template"],
     )
 
 

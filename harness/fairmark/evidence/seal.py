@@ -34,7 +34,6 @@ __all__ = ["Sealed", "measured_epoch_ns", "plan_columns", "seal"]
 Int64s = npt.NDArray[np.int64]
 
 _WIRE_LEVEL: Final = 3
-_NEW_CONNECTION: Final = 2
 _VIOLATIONS_SHOWN: Final = 20
 
 
@@ -118,7 +117,7 @@ def _due(due_ns: Int64s | None, query_of: Int64s) -> Int64s:
 def _decode(
     store: LiveStore, stamps: Mapping[str, Int64s], logs: Sequence[WorkerLog], epoch_ns: int
 ) -> AnswerColumns:
-    speech = dialect(store.dialect)
+    speech = dialect(store.dialect, store.template)
     answers = AnswerColumns()
     rows = (stamps[name].tolist() for name in ("seq", "worker", "outcome"))
     for seq, worker, outcome in zip(*rows, strict=True):
@@ -154,6 +153,7 @@ def _queries(
 ) -> dict[str, Any]:
     epochs = np.array([control.epoch_ns(n) - epoch_ns for n in range(len(store.phases))], dtype=np.int64)
     due, count = stamps["due"], len(stamps["seq"])
+    used = stamps["connection"] - 1
     statuses = np.zeros_like(stamps["status"]) if store.dialect == EVENTS else stamps["status"]
     seen = zip(answers.queries["http_status"], statuses.tolist(), strict=True)
     return {
@@ -164,9 +164,8 @@ def _queries(
         "scheduled_ns": np.ma.masked_array(due + epochs[stamps["phase"]], due < 0),
         "repetition": np.full(count, store.repetition, dtype=np.int32),
         "attempts": np.ones(count, dtype=np.int32),
-        "connection_new": np.ma.masked_array(
-            stamps["connection"] == _NEW_CONNECTION, np.full(count, store.dialect == EVENTS)
-        ),
+        "connection_new": np.ma.masked_array(used % 2 == 1, np.full(count, store.dialect == EVENTS)),
+        "endpoint": np.ma.masked_array((used // 2).astype(np.int32), used < 0),
         "http_status": [decoded or stamped or None for decoded, stamped in seen],
     }
 

@@ -122,7 +122,7 @@ class Stamps(NamedTuple):
     outcome: memoryview
     status: memoryview
     connection: memoryview
-    """1 = an idle connection was there, 2 = one was opened for this request."""
+    """1 = an idle connection was there, 2 = one was opened for it; plus twice the endpoint's number."""
 
 
 class Columns:

@@ -301,6 +301,12 @@ class Endpoint:
     headers: Mapping[str, str] = field(default_factory=dict)
     secret_headers: Mapping[str, str] = field(default_factory=dict, repr=False)
 
+    @property
+    def url(self) -> str:
+        """The whole address."""
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"{'https' if self.tls else 'http'}://{host}:{self.port}{self.path}"
+
 
 class WireSUT(SUT, ABC):
     """A server. The driver owns sockets, pacing and stamps; the plugin names the endpoint and dialect.
@@ -313,6 +319,7 @@ class WireSUT(SUT, ABC):
         max_in_flight: how many samples of the one Offline query may be in flight; other scenarios are
             never capped.
         extra: fields added to every request body, such as a server's switch for its prompt cache.
+        template: for the dialect ``json-template``, the template (schemas/http-template.schema.json).
     """
 
     dialect: str
@@ -320,6 +327,7 @@ class WireSUT(SUT, ABC):
     stream: bool = True
     max_in_flight: int = 64
     extra: Mapping[str, Any] = MappingProxyType({})
+    template: Mapping[str, Any] | None = None
 
     @abstractmethod
     def endpoints(self) -> Sequence[Endpoint]:

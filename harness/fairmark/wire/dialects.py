@@ -14,6 +14,7 @@ from fairmark.errors import InputError
 from fairmark.samples.sample import Sample
 from fairmark.wire.openai import OpenAIChat, OpenAICompletions, OpenAIEmbeddings, OpenAIResponses
 from fairmark.wire.response import Read, Response
+from fairmark.wire.template import TEMPLATE, JsonTemplate
 
 __all__ = ["DIALECTS", "Dialect", "dialect"]
 
@@ -58,18 +59,26 @@ DIALECTS: Final[Mapping[str, Dialect]] = MappingProxyType(
         for entry in (OpenAIChat(), OpenAICompletions(), OpenAIResponses(), OpenAIEmbeddings())
     }
 )
-"""All dialects of the core package, by name."""
+"""The dialects of the core package that need no template, by name."""
 
 
-def dialect(name: str) -> Dialect:
+def dialect(name: str, template: Mapping[str, Any] | None = None) -> Dialect:
     """The dialect called ``name``.
 
+    Args:
+        template: what the dialect ``json-template`` is made of.
+
     Raises:
-        InputError: there is none.
+        InputError: there is none, or the template breaks its schema.
     """
+    if name == TEMPLATE and template is not None:
+        return JsonTemplate(template)
     try:
         return DIALECTS[name]
     except KeyError:
         raise InputError(
-            "there is no such dialect", field="dialect", value=name, accepted=", ".join(DIALECTS)
+            "there is no such dialect",
+            field="dialect",
+            value=name,
+            accepted=f"{', '.join(DIALECTS)}, or {TEMPLATE} with a template",
         ) from None

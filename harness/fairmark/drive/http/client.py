@@ -172,16 +172,17 @@ class Client:
     def send(self, seq: int, now: int) -> None:
         """Send the request of sample ``seq``, whose time has come at ``now``."""
         self._issued[seq] = now
-        pool = self._pools[seq % self._pool_count]
+        number = seq % self._pool_count
+        pool = self._pools[number]
         if pool.idle:
             connection = pool.idle.pop()
-            self._connection[seq] = _REUSED
+            self._connection[seq] = _REUSED + 2 * number
             self.in_flight[seq] = connection
             connection.start(seq, pool.head + self._bodies[self._body_numbers[seq - self._first_seq]])
             if not pool.persistent:
                 self.refill(now)
         else:
-            self._connection[seq] = _NEW
+            self._connection[seq] = _NEW + 2 * number
             self.in_flight[seq] = self._background(self._send_on_new(pool, seq))
 
     def finish(self, seq: int, now: int, outcome: int, status: int, detail: str = "") -> None:
