@@ -89,8 +89,6 @@ def test_what_has_no_canonical_form_is_refused(extra: dict[str, Any]) -> None:
 
 
 def test_an_unknown_dialect_is_refused_with_the_known_ones() -> None:
-    with pytest.raises(
-        InputError, match=", ".join(DIALECTS)
-    ):
+    with pytest.raises(InputError, match=", ".join(DIALECTS)):
         dialect("openai")
     assert all(name == entry.name for name, entry in DIALECTS.items())
