@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -184,6 +185,16 @@ class TestRequests:
 
 
 class TestTemplates:
+    def test_the_example_of_the_documentation_is_one(self) -> None:
+        page = (Path(__file__).parents[2] / "docs" / "http.md").read_text("utf-8")
+        (block,) = re.findall(r"^```json\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
+        body = json.loads(
+            dialect("json-template", json.loads(block)).render(
+                Sample(0, {}, "x", Generation(max_output_tokens=8)), model="", stream=True
+            )
+        )
+        assert body == {"prompt": "x", "n_predict": 8, "temperature": 0, "stream": True}
+
     @pytest.mark.parametrize(
         ("path", "value", "field"),
         [
