@@ -45,7 +45,7 @@ def test_a_busy_client_in_a_closed_loop(
 
 
 def test_waits_for_connections_are_not_the_clients_lag(bench: Any) -> None:
-    ran = bench.run("Server", bench.sut(faults=("until-close",)), "settings.target_qps=200")
+    ran = bench.run("Server", bench.sut(faults=("until-close",)), "settings.target_qps=5000")
     rows = ran.queries()
     opened = [row for row in rows if row["connection_new"]]
     assert opened

@@ -48,6 +48,7 @@ LONGEST_NS: Final = 1 << 60
 
 _LOWEST_GUESS: Final = 64
 """How many times too low the expected rate of a closed loop may be without cutting a run short."""
+_LEAST_RESERVED: Final = 1 << 16
 _MOST_RESERVED: Final = 1 << 20
 """Samples that are planned beyond LoadGen's; a run of days does not need them all."""
 
@@ -141,14 +142,18 @@ class TrafficSettings:
         """How many queries a run's plan has at least, so that a low guess does not end it early.
 
         LoadGen spaces the queries of a closed loop by the expected rate and ends with the last of them. The
-        plan goes on as if that rate were 64 times higher, yet no higher than LoadGen's default, and no
-        further than to 2^20 samples. 0 where the traffic does not rest on a guess.
+        plan goes on as if that rate were LoadGen's default: to 2^16 samples, or further where 64 times the
+        expected rate reaches further, and never beyond 2^20. 0 where the traffic does not rest on a guess.
         """
         if self.covers_set or self.scenario in ("Server", "Offline"):
             return 0
-        rate = min(_LOWEST_GUESS * self.target_qps, DEFAULT_QPS[self.scenario])
-        reserve = math.ceil(self.generation_ns / 1e9 * rate)
-        return min(reserve, _MOST_RESERVED // self.effective_samples_per_query)
+        seconds = self.generation_ns / 1e9
+        guessed = min(math.ceil(seconds * _LOWEST_GUESS * self.target_qps), self._queries(_MOST_RESERVED))
+        default = math.ceil(seconds * DEFAULT_QPS[self.scenario])
+        return min(default, max(guessed, self._queries(_LEAST_RESERVED)))
+
+    def _queries(self, samples: int) -> int:
+        return samples // self.effective_samples_per_query
 
 
 def min_queries_of_equal_issue(
