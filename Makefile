@@ -6,17 +6,21 @@ BIN    := $(VENV)/bin
 # Without --no-compile pip compiles all of pandas and scipy, of which next to nothing is imported.
 PIP    := $(BIN)/python -m pip --disable-pip-version-check install --no-compile --progress-bar off -c constraints.txt
 
-.PHONY: demo test test-fast test-real test-real-vllm bench-vllm differential lint bench bench-peers peers clean
+.PHONY: demo test test-long test-fast test-real test-real-vllm bench-vllm differential lint bench bench-peers peers clean
 .DELETE_ON_ERROR:
 
 demo: $(VENV)/.runtime
 	$(BIN)/fairmark quickstart
 
 test: $(VENV)/.dev
-	$(BIN)/python -m pytest -q
+	$(BIN)/python -m pytest -q -m "not long"
+
+# What `make test` runs only a part of.
+test-long: $(VENV)/.dev
+	$(BIN)/python -m pytest -q -m long
 
 test-fast: $(VENV)/.dev
-	$(BIN)/python -m pytest -q -m "not slow and not real and not faults and not differential"
+	$(BIN)/python -m pytest -q -m "not slow and not long and not real and not faults and not differential"
 
 # Real engines and models in an environment of its own: PyTorch is large, and no other test needs it.
 test-real: .venv-real/.ready
