@@ -66,7 +66,13 @@ def test_simulated_systems_pass_on_the_virtual_clock(name: str, examine: Examine
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", sorted(FILES.keys() - {"served"}))
+@pytest.mark.parametrize(
+    "name",
+    [
+        name if name == "echo-async" else pytest.param(name, marks=pytest.mark.long)
+        for name in sorted(FILES.keys() - {"served"})
+    ],
+)
 def test_the_files_of_the_guide_pass(name: str, tmp_path: Path, examine: Examine) -> None:
     plugin = tmp_path / "from_the_guide.py"
     plugin.write_text(FILES[name])
@@ -75,6 +81,7 @@ def test_the_files_of_the_guide_pass(name: str, tmp_path: Path, examine: Examine
 
 
 @pytest.mark.real
+@pytest.mark.long
 def test_llamacpp_passes(examine: Examine) -> None:
     seen = outcomes(examine("llamacpp", "slots=4", patience_s=120))
     for name in ("own-answers", "same-answers", "one-token", "stop-sequences", "streams", "dead-engine"):

@@ -68,6 +68,7 @@ def environment(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("shape", SHAPES)
 def test_a_new_plugin_installs_and_passes_the_kit_as_written(
     shape: NewShape, environment: Path, tmp_path: Path
