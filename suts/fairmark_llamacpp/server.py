@@ -41,6 +41,9 @@ def main() -> None:
     params.hostnames = ["127.0.0.1"]
     params.port = config["port"]
     params.endpoint_metrics = True
+    if config["embeddings"]:
+        params.embedding = True
+        params.pooling_type = xllamacpp.llama_pooling_type.LLAMA_POOLING_TYPE_MEAN
 
     stop = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):

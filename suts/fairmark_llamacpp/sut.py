@@ -27,6 +27,8 @@ _STOP_TIMEOUT_S = 10.0
 _PATHS = {
     "chat": ("openai-chat", "/v1/chat/completions"),
     "completions": ("openai-completions", "/v1/completions"),
+    "responses": ("openai-responses", "/v1/responses"),
+    "embeddings": ("openai-embeddings", "/v1/embeddings"),
 }
 
 
@@ -43,7 +45,9 @@ class LlamaCppSUT(fairmark.WireSUT):
         slots: Annotated[int, "sequences decoded together (continuous batching)"] = 4
         context_tokens: Annotated[int, "context length of each slot"] = 1024
         threads: Annotated[int | None, "compute threads; default: one per core it is pinned to"] = None
-        api: Annotated[Literal["chat", "completions"], "which API to drive"] = "chat"
+        api: Annotated[Literal["chat", "completions", "responses", "embeddings"], "which API to drive"] = (
+            "chat"
+        )
         prompt_cache: Annotated[bool, "reuse KV cache between queries, as llama.cpp does unless told"] = True
         start_timeout_s: Annotated[float, "how long to wait until the server is healthy"] = 60.0
 
@@ -61,7 +65,8 @@ class LlamaCppSUT(fairmark.WireSUT):
         self.dialect = _PATHS[options.api][0]
         self.model = Path(options.model).stem
         self.max_in_flight = options.slots
-        self.extra = {"cache_prompt": options.prompt_cache}
+        self.stream = options.api != "embeddings"
+        self.extra = {"cache_prompt": options.prompt_cache} if self.stream else {}
         self._process: subprocess.Popen[str] | None = None
         self._log: IO[bytes] | None = None
         self._address = ("", 0)
@@ -129,6 +134,7 @@ class LlamaCppSUT(fairmark.WireSUT):
             "alias": self.model,
             "slots": self.options.slots,
             "context_tokens": self.options.context_tokens,
+            "embeddings": self.options.api == "embeddings",
             "threads": threads,
             "cores": list(self.cores() or ()),
             "port": 0,
