@@ -12,8 +12,10 @@ from typing import Any
 
 import pytest
 
+from fairmark.drive.probe import probe
 from fairmark.errors import InputError, SutError
 from fairmark.sut.options import parse_options
+from fairmark.wire.dialects import dialect
 from fairmark_http.client import BaseUrl, refuse_proxy, split_url
 from fairmark_http.sut import HttpSUT
 
@@ -30,6 +32,10 @@ def server(body: bytes, status: int = 200) -> Iterator[tuple[str, list[dict[str,
             self.send_header("Content-Length", str(len(body)))
             self.end_headers()
             self.wfile.write(body)
+
+        def do_POST(self) -> None:
+            self.rfile.read(int(self.headers["Content-Length"]))
+            self.do_GET()
 
         def log_message(self, *args: Any) -> None: ...
 
@@ -201,6 +207,18 @@ def test_the_api_key_is_sent_and_shown_nowhere(monkeypatch: pytest.MonkeyPatch) 
         sut.open()
         assert seen[0]["Authorization"] == "Bearer s3cret"
         assert "s3cret" not in repr(sut.endpoints()) + repr(sut.describe()) + repr(sut.options)
+
+
+@pytest.mark.parametrize("status", [200, 401])
+def test_a_server_that_repeats_the_key_is_refused_without_showing_it(
+    monkeypatch: pytest.MonkeyPatch, status: int
+) -> None:
+    monkeypatch.setenv("ACME_KEY", "s3cret")
+    with server(b'{"error": {"message": "wrong API key: s3cret"}}', status) as (url, _):
+        (endpoint,) = make(f"base_url={url}", "api_key_env=ACME_KEY").endpoints()
+        with pytest.raises(SutError, match="repeats the value of a secret") as caught:
+            probe(endpoint, b"{}", dialect("openai-chat"), stream=False, timeout_s=5)
+    assert "s3cret" not in str(caught.value)
 
 
 def test_an_unset_key_variable_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -148,7 +148,7 @@ def test_embeddings_of_a_real_model(tmp_path: Path) -> None:
         # The model's width, at length 1.
         assert same[0].shape == (576,)
         assert np.linalg.norm(same[0]) == pytest.approx(1.0, abs=1e-3)
-        # Which sequences are computed together moves a vector (0.995 was seen); another text is far away (0.90).
+        # What is computed together moves a vector (0.995 was seen); another text is far away (0.90).
         assert all(np.dot(same[0], vector) > 0.98 for vector in same)
         others = [vector for other in vectors.keys() - {word} for vector in vectors[other]]
         assert all(np.dot(same[0], vector) < 0.95 for vector in others)

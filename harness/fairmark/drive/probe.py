@@ -38,8 +38,8 @@ def probe(
         and a query sent on it then would be lost.
 
     Raises:
-        SutError: it cannot be reached, is no HTTP server, does not accept the request or answers in
-            another dialect.
+        SutError: it cannot be reached, is no HTTP server, does not accept the request, answers in another
+            dialect, or repeats a secret, which would then be in the stored bytes.
     """
     where = endpoint.url
     try:
@@ -54,6 +54,8 @@ def probe(
         raise SutError(f"{where}: what listens there does not speak HTTP") from error
     except (OSError, http.client.HTTPException) as error:
         raise SutError(f"{where}: the connection failed ({_reason(error)})") from error
+    if seen.repeats_secret:
+        raise SutError(f"{where}: repeats the value of a secret header, and what it sends is recorded")
     if seen.status != 200:
         excerpt = " ".join(seen.content.decode("utf-8", "replace").split())[:_MAX_EXCERPT]
         raise SutError(f"{where}: answered HTTP {seen.status} to a first request: {excerpt}")
@@ -77,6 +79,7 @@ class _Seen:
     content: bytes
     whole: bool
     keeps_connection: bool
+    repeats_secret: bool
 
 
 def _ask(endpoint: Endpoint, body: bytes, timeout_s: float) -> _Seen:
@@ -94,7 +97,17 @@ def _ask(endpoint: Endpoint, body: bytes, timeout_s: float) -> _Seen:
         content, whole = _read(response)
         kept = not whole or (not response.will_close and _stays_open(connection.sock))
         kind = response.getheader("Content-Type")
-        return _Seen(response.status, response.getheader("Server"), kind, content, whole, kept)
+        sent = str(response.headers).encode("utf-8", "replace") + content
+        return _Seen(
+            response.status,
+            response.getheader("Server"),
+            kind,
+            content,
+            whole,
+            kept,
+            # Of a scheme and a key, the key is the secret.
+            any(value.split()[-1].encode() in sent for value in endpoint.secret_headers.values() if value),
+        )
     finally:
         connection.close()
 
