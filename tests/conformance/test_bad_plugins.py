@@ -15,7 +15,7 @@ Examine = Callable[..., list[Result]]
 
 HERE = Path(__file__).parent
 BAD = re.findall(r'^    "([a-z-]+)": \w+,$', (HERE / "bad_plugins.py").read_text("utf-8"), re.MULTILINE)
-ALWAYS = {"ends-once", "own-answers", "token-counts", "light-import"}
+ALWAYS = {"ends-once", "own-answers", "token-counts"}
 """Checked in every test run; the others with the long suites."""
 PATIENCE_S = {"flush": 8.0, "given-up": 8.0, "in-time": 8.0}
 """Where queries hang, the test waits this long for them; others may take their time on a busy machine."""

@@ -18,7 +18,7 @@ BY_ID = {check.id: check for check in CHECKS}
         ("error@every=5", "answers", "engine_error"),
         ("status-500@every=5", "answers", "http_status"),
         ("empty@every=5", "not-empty", "answers were empty"),
-        ("stall@every=5", "in-time", "stalled"),
+        pytest.param("stall@every=5", "in-time", "stalled", marks=pytest.mark.long),
         ("no-usage", "token-counts", "lacks"),
     ],
 )

@@ -28,6 +28,7 @@ def outcomes(found: list[Result]) -> dict[str, str]:
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_a_good_engine_passes_everything_that_can_be_seen_of_it(examine: Examine) -> None:
     seen = outcomes(examine("good", plugin="good_plugin.py"))
     others = {name: outcome for name, outcome in seen.items() if outcome != "pass"}
@@ -37,7 +38,7 @@ def test_a_good_engine_passes_everything_that_can_be_seen_of_it(examine: Examine
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("api", ["chat", "completions"])
+@pytest.mark.parametrize("api", ["chat", pytest.param("completions", marks=pytest.mark.long)])
 def test_the_simulated_server_passes(api: str, examine: Examine) -> None:
     seen = outcomes(examine("sim-http", f"api={api}", "ttft_ms=2", "tpot_ms=3"))
     for name in ("answers", "own-answers", "stop-sequences", "one-token", "dead-engine", "streams", "close"):
@@ -45,6 +46,7 @@ def test_the_simulated_server_passes(api: str, examine: Examine) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_an_endpoint_that_someone_else_serves_passes(examine: Examine) -> None:
     server = SimHttpSUT(SimHttpSUT.Options(tpot_ms=1))
     server.open()
