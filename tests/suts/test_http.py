@@ -213,12 +213,12 @@ def test_the_api_key_is_sent_and_shown_nowhere(monkeypatch: pytest.MonkeyPatch) 
 def test_a_server_that_repeats_the_key_is_refused_without_showing_it(
     monkeypatch: pytest.MonkeyPatch, status: int
 ) -> None:
-    monkeypatch.setenv("ACME_KEY", "s3cret")
-    with server(b'{"error": {"message": "wrong API key: s3cret"}}', status) as (url, _):
+    monkeypatch.setenv("ACME_KEY", "s3cret-k3y")
+    with server(b'{"error": {"message": "wrong API key: s3cret-k3y"}}', status) as (url, _):
         (endpoint,) = make(f"base_url={url}", "api_key_env=ACME_KEY").endpoints()
         with pytest.raises(SutError, match="repeats the value of a secret") as caught:
             probe(endpoint, b"{}", dialect("openai-chat"), stream=False, timeout_s=5)
-    assert "s3cret" not in str(caught.value)
+    assert "s3cret-k3y" not in str(caught.value)
 
 
 def test_an_unset_key_variable_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:

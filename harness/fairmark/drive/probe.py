@@ -18,6 +18,7 @@ from fairmark.wire.response import Read
 
 __all__ = ["probe"]
 
+_SHORTEST_SECRET: Final = 8
 _MAX_EXCERPT: Final = 200
 _LONGEST_S: Final = 60.0
 _CLOSING_S: Final = 0.2
@@ -105,11 +106,16 @@ def _ask(endpoint: Endpoint, body: bytes, timeout_s: float) -> _Seen:
             content,
             whole,
             kept,
-            # Of a scheme and a key, the key is the secret.
-            any(value.split()[-1].encode() in sent for value in endpoint.secret_headers.values() if value),
+            any(secret in sent for secret in _secrets(endpoint)),
         )
     finally:
         connection.close()
+
+
+def _secrets(endpoint: Endpoint) -> list[bytes]:
+    """What must not come back. Of a scheme and a key, the key is the secret; a short word is found anywhere."""
+    words = [value.split()[-1:] for value in endpoint.secret_headers.values()]
+    return [word.encode() for (word,) in filter(None, words) if len(word) >= _SHORTEST_SECRET]
 
 
 def _read(response: http.client.HTTPResponse) -> tuple[bytes, bool]:
