@@ -113,7 +113,7 @@ def _ask(endpoint: Endpoint, body: bytes, timeout_s: float) -> _Seen:
 
 
 def _secrets(endpoint: Endpoint) -> list[bytes]:
-    """What must not come back. Of a scheme and a key, the key is the secret; a short word is found anywhere."""
+    """What must not come back: of a scheme and a key, the key. A short word is found anywhere."""
     words = [value.split()[-1:] for value in endpoint.secret_headers.values()]
     return [word.encode() for (word,) in filter(None, words) if len(word) >= _SHORTEST_SECRET]
 
