@@ -105,6 +105,8 @@ def _finish_reason(subject: Subject) -> Finding:
 def _stop(subject: Subject) -> Finding:
     if not subject.alone.successes:
         return cannot("no query was answered")
+    if not subject.takes_stops:
+        return irrelevant("its API has no stop sequences")
     if not subject.stops:
         return cannot("its answers are too short to be stopped in the middle")
     if not subject.stopped.successes:

@@ -16,10 +16,10 @@ from pathlib import Path
 from typing import IO, Any, Final
 
 from fairmark.conformance.questions import QUESTIONS, TOKENS
+from fairmark.conformance.wire_hand import takes_text
 from fairmark.drive.inprocess.plugin import pick_shape
 from fairmark.errors import SutError
 from fairmark.study.run import SutChoice
-from fairmark.sut.api import WireSUT
 
 __all__ = ["Life", "watch_life"]
 
@@ -87,8 +87,7 @@ def _order(choice: SutChoice, folder: Path, kind: str, patience_s: float) -> dic
         "logs": str(folder.absolute()),
         "questions": QUESTIONS,
         "tokens": TOKENS,
-        "takes_text": issubclass(choice.cls, WireSUT)
-        and choice.cls(choice.options).dialect == "openai-completions",
+        "takes_text": takes_text(choice),
     }
 
 

@@ -10,6 +10,7 @@ from typing import Final, Literal
 from fairmark.conformance.exercise import Exercise, read_exercise
 from fairmark.conformance.life_watch import Life, watch_life
 from fairmark.conformance.questions import TOKENS, questions
+from fairmark.conformance.wire_hand import takes_stops, takes_text
 from fairmark.drive.stop import StopSignal
 from fairmark.study.run import SutChoice, drive_once
 from fairmark.sut.api import WireSUT
@@ -84,6 +85,8 @@ class Subject:
     def stops(self) -> tuple[str, ...]:
         """Words from the middle of its own answers, which no answer may go beyond in `stopped`."""
         found: list[str] = []
+        if not self.takes_stops:
+            return ()
         for query in self.alone.successes:
             words = query.text.split()
             if len(words) >= 6 and len(found) < _STOPS and len(words[len(words) // 2]) > 1:
@@ -113,7 +116,7 @@ class Subject:
         prepared = questions(
             name,
             scenario,
-            input_kind="text" if self._takes_text else "messages",
+            input_kind="text" if takes_text(self.choice) else "messages",
             rounds=rounds,
             patience_s=self.patience_s,
             tokens=tokens,
@@ -135,7 +138,6 @@ class Subject:
         return read_exercise(name, out)
 
     @cached_property
-    def _takes_text(self) -> bool:
-        """Completion requests carry a text, everything else messages."""
-        cls = self.choice.cls
-        return issubclass(cls, WireSUT) and cls(self.choice.options).dialect == "openai-completions"
+    def takes_stops(self) -> bool:
+        """Whether requests have a place for stop sequences."""
+        return takes_stops(self.choice)

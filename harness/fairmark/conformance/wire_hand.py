@@ -3,16 +3,38 @@
 from __future__ import annotations
 
 import http.client
+import json
 from collections.abc import Mapping
 from typing import Any
 
 from fairmark.drive.probe import probe
 from fairmark.errors import SutError
 from fairmark.samples.sample import Sample
+from fairmark.study.run import SutChoice
 from fairmark.sut.api import Endpoint, WireSUT
 from fairmark.wire.dialects import dialect
 
-__all__ = ["ask", "hang_up_then_ask"]
+__all__ = ["ask", "hang_up_then_ask", "takes_stops", "takes_text"]
+
+
+def takes_text(choice: SutChoice) -> bool:
+    """Completion requests carry a text, those by a template what it says, everything else messages."""
+    if not issubclass(choice.cls, WireSUT):
+        return False
+    sut = choice.cls(choice.options)
+    return sut.dialect == "openai-completions" or _has_place(sut, "prompt")
+
+
+def takes_stops(choice: SutChoice) -> bool:
+    """Whether requests have a place for stop sequences."""
+    if not issubclass(choice.cls, WireSUT):
+        return True
+    sut = choice.cls(choice.options)
+    return sut.dialect != "openai-responses" and (sut.template is None or _has_place(sut, "stop"))
+
+
+def _has_place(sut: WireSUT, name: str) -> bool:
+    return sut.template is not None and f"{{{{{name}}}}}" in json.dumps(sut.template["body"])
 
 
 def ask(sut: WireSUT, sample: Sample, patience_s: float) -> list[dict[str, Any]]:
