@@ -118,18 +118,17 @@ def _streamed(message: Message, reads: Sequence[Read], answer: GrowingAnswer) ->
         while known[read] < end:
             read += 1
         arrival_ns = reads[read].arrival_ns
-        if data.startswith(b"[") and data.strip() == _END_MARKER:
+        marked = data.startswith(b"[") and data.strip() == _END_MARKER
+        if marked:
             answer.ended = True
             events.append(Event(arrival_ns, read, "end"))
-            late = sent.data[position:]
         else:
             kind, n_tokens = answer.take(data, sent.names[position - 1])
             if kind is not None:
                 events.append(Event(arrival_ns, read, kind, n_tokens))
-            # Where the protocol has an end of its own, some servers add the marker.
-            late = [d for d in sent.data[position:] if d.strip() != _END_MARKER] if answer.ended else ()
         if answer.ended:
-            if any(late):
+            # Where the protocol has an end of its own, some servers add the marker.
+            if any(marked or late.strip() != _END_MARKER for late in sent.data[position:] if late):
                 answer.flags.add("data_after_end_marker")
             break
     if not answer.ended:
