@@ -132,3 +132,11 @@ def test_r30_a_prompt_of_one_token_is_counted_as_one(wire: Any) -> None:
     """vllm#24591: special tokens were taken off."""
     found = cut(wire, wire.chat({"content": "a"}) + wire.chat({}, "stop") + wire.usage(1, 1) + wire.DONE)
     assert (found.response.input_tokens, found.response.input_token_source) == (1, "usage")
+
+
+def test_r22_counts_that_disagree_are_flagged(wire: Any) -> None:
+    """inference-perf#580: more than half of the counts differed, some twofold, and nothing failed."""
+    ids = [7] * 2045
+    text = wire.chat({"content": "a"}, choice={"token_ids": ids})
+    found = cut(wire, text + wire.chat({}, "length") + wire.usage(1, 1024) + wire.DONE)
+    assert (found.response.output_tokens, found.flags) == (2045, "token_counts_differ")
