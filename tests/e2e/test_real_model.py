@@ -91,4 +91,5 @@ def test_three_times_the_saturating_rate_is_over_the_bound(run: Run) -> None:
     code, record = run("smollm2-gsm8k-server", "--set", "settings.target_qps=6")
     assert (code, record["verdict"]["verdict"]) == (1, "INVALID")
     assert "bound-ttft" in failing(record)
-    assert record["metrics"]["performance"]["counts"]["failed"] == 0
+    # On a slow machine the queue outgrows the query timeout; nothing else may fail.
+    assert set(record["metrics"]["performance"]["counts"]["by_failure"]) <= {"timeout", "stalled"}
