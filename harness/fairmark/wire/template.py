@@ -86,7 +86,7 @@ class JsonTemplate:
                 what the template asks.
         """
         self._refuse(sample, model, stream, extra)
-        body = _filled(self._document["body"], _values(sample, model, stream))
+        body = _filled(self._document["body"], _values(sample, model, stream), f"sample {sample.index}")
         return json_body({**body, **extra})
 
     def decode(self, reads: Sequence[Read], *, closed: bool, stream: bool | None = None) -> Response:
@@ -190,45 +190,44 @@ def _values(sample: Sample, model: str, stream: bool) -> dict[str, Any]:
         **{name: getattr(generation, setting) for name, setting in _SETTINGS.items()},
         "stop": list(generation.stop) or None,
         "ignore_eos": generation.ignore_eos or None,
-        "sample": sample.index,
     }
 
 
-def _filled(value: Any, values: Mapping[str, Any]) -> Any:
-    """``value`` with its placeholders replaced."""
+def _filled(value: Any, values: Mapping[str, Any], field: str) -> Any:
+    """``value`` with its placeholders replaced; errors name ``field``."""
     if isinstance(value, str):
-        return _filled_text(value, values)
+        return _filled_text(value, values, field)
     if isinstance(value, Mapping):
-        filled = {key: _filled(each, values) for key, each in value.items()}
+        filled = {key: _filled(each, values, field) for key, each in value.items()}
         return {key: each for key, each in filled.items() if each is not _LEFT_OUT}
     if isinstance(value, list):
-        return [each for each in (_filled(each, values) for each in value) if each is not _LEFT_OUT]
+        return [each for each in (_filled(each, values, field) for each in value) if each is not _LEFT_OUT]
     return value
 
 
-def _filled_text(text: str, values: Mapping[str, Any]) -> Any:
+def _filled_text(text: str, values: Mapping[str, Any], field: str) -> Any:
     whole = _PLACEHOLDER.fullmatch(text)
     if whole is None:
-        return _PLACEHOLDER.sub(lambda found: _as_text(_value(found[1], values), found[1], values), text)
-    value = _value(whole[1], values)
+        return _PLACEHOLDER.sub(
+            lambda found: _as_text(_value(found[1], values, field), found[1], field), text
+        )
+    value = _value(whole[1], values, field)
     return _LEFT_OUT if value is None else value
 
 
-def _value(name: str, values: Mapping[str, Any]) -> Any:
+def _value(name: str, values: Mapping[str, Any], field: str) -> Any:
     value = values.get(name)
     if value is None and name not in _SETTINGS:
-        raise InputError(
-            f"has nothing for {{{{{name}}}}} of the template", field=f"sample {values['sample']}"
-        )
+        raise InputError(f"has nothing for {{{{{name}}}}} of the template", field=field)
     return value
 
 
-def _as_text(value: Any, name: str, values: Mapping[str, Any]) -> str:
+def _as_text(value: Any, name: str, field: str) -> str:
     if isinstance(value, str):
         return value
     if type(value) in (int, float):
         return json.dumps(value)
     raise InputError(
         f"{{{{{name}}}}} stands inside a longer string and is neither text nor a number",
-        field=f"sample {values['sample']}",
+        field=field,
     )
