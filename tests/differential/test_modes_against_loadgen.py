@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.traffic.find_peak import find_peak
 
 from fairmark.drive.policy import Limits, OpenLoop
 from fairmark.measure.loadgen import LoadGenLimits, LoadGenRun, loadgen_results
 from fairmark.scenario.model import Seeds
-from fairmark.traffic.find_peak import find_peak
 from fairmark.traffic.plan import make_plan
 from fairmark.traffic.settings import TrafficSettings
 

@@ -7,8 +7,7 @@ import math
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-
-from fairmark.traffic.find_peak import Probe, find_peak
+from tests.traffic.find_peak import Probe, find_peak
 
 
 def test_property_52_the_probes_of_a_search() -> None:

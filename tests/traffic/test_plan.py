@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from fairmark.errors import InputError
 from fairmark.scenario.load import parse_scenario
-from fairmark.scenario.model import Scenario, Seeds
+from fairmark.scenario.model import Scenario, ScenarioKind, Seeds
 from fairmark.traffic.plan import Plan, make_plan, plan_sha256, run_plan
 from fairmark.traffic.recorded import arrivals_sha256, read_arrivals, read_embedded_arrivals
 from fairmark.traffic.seeds import derive_seed, effective_seeds
@@ -91,6 +91,30 @@ def test_a_run_has_loadgens_list_and_in_closed_loops_a_reserve(s: TrafficSetting
     assert run.query_count >= wanted
     if plan.query_count >= wanted:
         assert plan_sha256(run) == plan_sha256(plan)
+
+
+@pytest.mark.parametrize(
+    ("kind", "expected_qps", "queries"),
+    [
+        ("SingleStream", 0.5, 2**16),
+        ("SingleStream", 2.0, 2 * 600 * 64 * 2),
+        ("SingleStream", 500.0, 2**20),
+        ("MultiStream", 0.05, 2**16 // 8),
+        ("MultiStream", 0.5, 2 * 600 * 64 // 2),
+        ("MultiStream", 100.0, 2**20 // 8),
+    ],
+)
+def test_the_reserve_of_ten_minutes_is_64_times_the_guess_or_65536_samples(
+    kind: ScenarioKind, expected_qps: float, queries: int
+) -> None:
+    s = replace(
+        traffic_settings(scenario(), "performance", 50),
+        scenario=kind,
+        target_qps=expected_qps,
+        min_duration_ns=600 * 10**9,
+    )
+    assert s.reserve_query_count == queries
+    assert run_plan(s).query_count == queries
 
 
 def test_a_reserve_ends_at_a_million_samples() -> None:

@@ -142,8 +142,10 @@ class TrafficSettings:
         """How many queries a run's plan has at least, so that a low guess does not end it early.
 
         LoadGen spaces the queries of a closed loop by the expected rate and ends with the last of them. The
-        plan goes on as if that rate were LoadGen's default: to 2^16 samples, or further where 64 times the
-        expected rate reaches further, and never beyond 2^20. 0 where the traffic does not rest on a guess.
+        plan goes on to what twice the shortest duration takes at 64 times that rate, or to 2^16 samples,
+        whichever is more; but not beyond 2^20 samples, nor beyond what LoadGen's default rate takes. A system
+        that is faster still ends the run with ``plan_exhausted``. 0 where the traffic does not rest on a
+        guess.
         """
         if self.covers_set or self.scenario in ("Server", "Offline"):
             return 0
