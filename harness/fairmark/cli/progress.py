@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import time
+from pathlib import Path
 from types import TracebackType
 from typing import Any, Final
 
@@ -66,7 +68,12 @@ class ProgressLine:
         return _STAGES.get(self._stage, self._stage)
 
     def _say(self, text: str) -> None:
-        print(f"{self._title}: {text}", file=sys.stderr, flush=True)
+        try:
+            print(f"{self._title}: {text}", file=sys.stderr, flush=True)
+        except BrokenPipeError:
+            # Whoever read this went away. The run goes on, and nothing that is still to be said can end it.
+            with Path(os.devnull).open("wb") as nowhere:
+                os.dup2(nowhere.fileno(), sys.stderr.fileno())
 
     def _draw(self, progress: Progress) -> None:
         title = f"{self._title}: {self._label()}"
