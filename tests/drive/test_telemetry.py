@@ -98,6 +98,19 @@ def test_pages_of_busy_servers(file: str, expected: dict[str, float]) -> None:
     assert read_gauges((DATA / file).read_text()) == expected
 
 
+def test_exemplars_and_labels_are_no_values() -> None:
+    name = "vllm:generation_tokens_total"
+    lines = (
+        f'{name} 2 # {{trace_id="a"}} 100 1700000000',
+        f'{name}{{a="b"}} 3 # {{trace_id="}} 7"}} 200',
+        f'{name}{{a="x # }} 9",b="\\"}} 8"}} 4 1700000000 # {{}} 400',
+        f'{name}{{a="line\u2028{name} 500"}}\t8',
+        f'{name}{{a="never ends}} 600',
+        f"# {name} 700",
+    )
+    assert read_gauges("\r\n".join(lines)) == {"output_tokens": 17.0}
+
+
 def test_engines_behind_one_page_add_up_but_for_cache_usage() -> None:
     both = "".join(
         f'vllm:{name}{{engine="{engine}"}} {value}\n'
@@ -180,11 +193,39 @@ def test_a_page_without_end_does_not_hold_up_the_run(tmp_path: Path, monkeypatch
         with looks(endpoint, tmp_path) as looking:
             while not asked:
                 looking._ended.wait(0.01)
-        still_reading = looking._thread.is_alive()
+        still_reading, still_open = looking._thread.is_alive(), not looking._log._file.closed
         released.set()
         looking._thread.join()
     assert still_reading
+    assert still_open
+    assert looking._log._file.closed
     assert gauge_columns(tmp_path, 0)["t_ns"] == []
+
+
+def test_a_page_that_is_too_long_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(telemetry, "_MAX_BYTES", len(BUSY))
+    with (
+        served(lambda handler, _: page(handler, BUSY + "#")) as (endpoint, _),
+        looks(endpoint, tmp_path) as looking,
+    ):
+        looking._thread.join()
+    (summary,) = looking.summary
+    assert (summary["reads"], summary["failures"]) == (0, 1)
+    assert summary["detail"] == f"a page of {len(BUSY)} bytes or more"
+    assert gauge_columns(tmp_path, 0)["value"] == []
+
+
+def test_what_nobody_foresaw_ends_the_looking_and_is_named_by_its_type(tmp_path: Path) -> None:
+    too_many = 'vllm:num_requests_running{engine="0"} 1e308\nvllm:num_requests_running{engine="1"} 1e308\n'
+    with (
+        served(lambda handler, number: page(handler, BUSY if number == 1 else too_many)) as (endpoint, asked),
+        looks(endpoint, tmp_path) as looking,
+    ):
+        looking._thread.join()
+    assert looking.summary == [{"source": "server-0", "reads": 1, "failures": 1, "detail": "ValueError"}]
+    assert len(asked) == 2
+    assert looking._log._file.closed
+    assert gauge_columns(tmp_path, 0)["value"] == [3.0]
 
 
 def test_a_full_disk_ends_the_looking_and_keeps_what_there_is(

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import http.client
 import math
+import re
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -24,6 +25,11 @@ METRICS_PATH: Final = "/metrics"
 _INTERVAL_S: Final = 1.0
 _TIMEOUT_S: Final = 2.0
 _MAX_BYTES: Final = 4 << 20
+_LABELS: Final = r'\{(?:[^"}]|"(?:[^"\\]|\\.)*+")*+\}'
+_SERIES: Final = re.compile(
+    rf"([A-Za-z_:][A-Za-z0-9_:]*+)(?:[ \t]*+{_LABELS}[ \t]*+|[ \t]++)(\S++)", re.DOTALL
+)
+"""Name, labels, whose quoted values may hold anything, and value; an exemplar or a time may follow."""
 
 NAMES: Final[Mapping[str, tuple[str, ...]]] = {
     "vllm:num_requests_running": ("requests_running",),
@@ -56,19 +62,17 @@ def read_gauges(page: str) -> dict[str, float]:
 
 
 def _series(page: str) -> Iterator[tuple[str, float]]:
-    for line in page.splitlines():
-        name, separator, rest = line.partition("{")
-        if separator:
-            # A label's value may hold anything, braces and blanks too.
-            rest = rest.rpartition("}")[2]
-        else:
-            name, _, rest = line.partition(" ")
+    # Not splitlines: a label's value may hold what else ends a line in Unicode.
+    for line in page.split("\n"):
+        found = _SERIES.match(line)
+        if found is None:
+            continue
         try:
-            value = float(rest.split()[0])
-        except (IndexError, ValueError):
+            value = float(found[2])
+        except ValueError:
             continue
         if math.isfinite(value):
-            yield name, value
+            yield found[1], value
 
 
 class Telemetry:
@@ -94,9 +98,8 @@ class Telemetry:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._ended.set()
-        # A server that dribbles its page must not hold up the end of the run.
+        # A server that dribbles its page must not hold up the end of the run. The thread closes the log.
         self._thread.join(2 * _TIMEOUT_S)
-        self._log.close()
 
     @property
     def summary(self) -> list[dict[str, Any]]:
@@ -107,10 +110,22 @@ class Telemetry:
         pages = list(self._pages)
         began_s, looks = monotonic(), 0
         while pages and not self._ended.wait(began_s + looks * _INTERVAL_S - monotonic()):
-            pages = [page for page in pages if self._keep(page)]
+            pages = [page for page in pages if self._go_on(page)]
             looks = int((monotonic() - began_s) / _INTERVAL_S) + 1
         for page in self._pages:
             page.close()
+        self._log.close()
+
+    def _go_on(self, page: _Page) -> bool:
+        """`_keep`, but what nobody foresaw ends the looking at this page and is in the summary.
+
+        By its type alone: a message may hold what was sent, and that may be secret.
+        """
+        try:
+            return self._keep(page)
+        except Exception as error:  # noqa: BLE001  # a look at gauges never ends a run
+            page.fail(type(error).__name__)
+            return False
 
     def _keep(self, page: _Page) -> bool:
         """Read a page and keep what it says.
@@ -161,13 +176,17 @@ class _Page:
         try:
             gauges = read_gauges(self._fetch())
         except (OSError, http.client.HTTPException) as error:
-            self.close()
-            self._failures += 1
-            self.detail = str(error) or type(error).__name__
+            self.fail(str(error) or type(error).__name__)
             return {}
         if not gauges:
             self.detail = f"no known figure at {METRICS_PATH}"
         return gauges
+
+    def fail(self, detail: str) -> None:
+        """Count a look that failed, and why."""
+        self.close()
+        self._failures += 1
+        self.detail = detail
 
     def _fetch(self) -> str:
         self._connection.request("GET", METRICS_PATH, headers=self._headers)
@@ -175,6 +194,8 @@ class _Page:
         body = response.read(_MAX_BYTES)
         if response.status != 200:
             raise http.client.HTTPException(f"HTTP {response.status}")
+        if len(body) >= _MAX_BYTES:
+            raise http.client.HTTPException(f"a page of {_MAX_BYTES} bytes or more")
         return body.decode("utf-8", "replace")
 
     def close(self) -> None:
