@@ -15,6 +15,7 @@ from fairmark.errors import EvidenceError
 from fairmark.evidence.closing import FACTS, evidence_digests
 from fairmark.evidence.control import STOP_REASONS, Control
 from fairmark.evidence.evidence import load_evidence
+from fairmark.evidence.journal import read_journal
 from fairmark.evidence.live import LIVE, LivePhase, LiveStore, create_store, open_store
 from fairmark.evidence.outcome import outcome
 from fairmark.evidence.recover import LOCK, recover
@@ -259,6 +260,35 @@ def test_recovering_closes_the_log_with_all_that_was_stamped(store: LiveStore, t
     assert not (tmp_path / LIVE).exists()
     with pytest.raises(EvidenceError, match="no unfinished run"):
         recover(tmp_path)
+
+
+def test_the_journal_says_how_many_failures_a_recovery_made_aborted(store: LiveStore, tmp_path: Path) -> None:
+    killed_run(store, tmp_path)
+    beat = EPOCH + 2_000_000_000
+    store.control().beat(beat)
+    for seq, completed, name in (
+        (3, beat - 600_000_000, "reset"),
+        (4, beat + 1, "eof"),
+        (5, beat, "connect"),
+    ):
+        stamp(store, seq, EPOCH + 105, name)
+        store.columns(write=True).stamps.completed[seq] = completed
+    recover(tmp_path)
+    (entry,) = (
+        e for e in read_journal(tmp_path / "evidence" / "journal.jsonl") if e["event"] == "recovering"
+    )
+    assert (entry["made_aborted"], entry["made_aborted_after_ns"]) == (2, 1_500_000_000)
+    failures = {q["seq"]: q["failure"] for q in load_evidence(tmp_path / "evidence").queries.to_pylist()}
+    assert [seq for seq, failure in failures.items() if failure == "aborted"] == [4, 5]
+
+
+def test_a_recovery_that_changes_nothing_says_so(store: LiveStore, tmp_path: Path) -> None:
+    killed_run(store, tmp_path)
+    recover(tmp_path)
+    (entry,) = (
+        e for e in read_journal(tmp_path / "evidence" / "journal.jsonl") if e["event"] == "recovering"
+    )
+    assert (entry["made_aborted"], entry["made_aborted_after_ns"]) == (0, None)
 
 
 def test_a_run_that_is_going_on_is_left_alone(

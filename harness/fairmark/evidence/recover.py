@@ -13,6 +13,7 @@ from fairmark.evidence.closing import close_run
 from fairmark.evidence.journal import Journal
 from fairmark.evidence.live import LIVE, LiveStore, open_store
 from fairmark.evidence.recorded import EVENTS
+from fairmark.evidence.seal import measured_epoch_ns
 from fairmark.evidence.store import OUTCOMES
 
 __all__ = ["LOCK", "Recovered", "recover"]
@@ -66,8 +67,13 @@ def recover(folder: Path) -> Recovered:
         last = len(store.phases) - 1
         if not control.stop_reason and not all(worker.reason(last) for worker in control.workers):
             control.request_stop(2, "terminated")
-        _void_what_broke(store, control.alive_ns)
-        Journal(folder / "evidence" / "journal.jsonl").append("recovering")
+        from_ns = control.alive_ns - _DYING_NS if control.alive_ns and store.dialect != EVENTS else None
+        voided = 0 if from_ns is None else _void_what_broke(store, from_ns)
+        Journal(folder / "evidence" / "journal.jsonl").append(
+            "recovering",
+            made_aborted=voided,
+            made_aborted_after_ns=None if from_ns is None else from_ns - measured_epoch_ns(store, control),
+        )
         detail = "the run was killed before it could close its log; recovered afterwards"
         closed = close_run(folder, detail=detail, after=None)
     sealed = closed.sealed
@@ -79,16 +85,19 @@ def recover(folder: Path) -> Recovered:
     )
 
 
-def _void_what_broke(store: LiveStore, alive_ns: int) -> None:
+def _void_what_broke(store: LiveStore, from_ns: int) -> int:
     """Connections that broke as the run was killed say nothing about the server, which may have been killed
     with it: such queries were aborted. Before the coordinator's last sign of life they count as they are.
+
+    Returns:
+        How many samples broke after ``from_ns`` (CLOCK_MONOTONIC) and are aborted now.
     """
-    if store.dialect == EVENTS or not alive_ns:
-        return
-    stamps = store.columns(write=True).stamps
+    stamps, voided = store.columns(write=True).stamps, 0
     for seq, (outcome, completed) in enumerate(zip(stamps.outcome, stamps.completed, strict=True)):
-        if outcome in _BROKEN and completed > alive_ns - _DYING_NS:
+        if outcome in _BROKEN and completed > from_ns:
             stamps.outcome[seq] = _ABORTED
+            voided += 1
+    return voided
 
 
 def _take(descriptor: int, folder: Path) -> None:
