@@ -2,26 +2,32 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import signal
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from fairmark.errors import EvidenceError
+from fairmark.evidence import store
 from fairmark.evidence.store import (
     DETAIL,
     HEALTH,
     HEALTH_NAMES,
+    NO_SPACE,
     WIRE,
     Columns,
     DiskFullError,
     LogReader,
     LogWriter,
     allocate,
+    segment_path,
 )
 
 SEGMENT = 512
@@ -163,6 +169,75 @@ def test_a_file_size_limit_is_a_clean_error_and_leaves_no_file(tmp_path: Path) -
     )
     assert ended.stdout.count("no space for") == 2
     assert [p.name for p in tmp_path.iterdir()] == ["fits"]
+
+
+@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EIO])
+def test_after_a_segment_that_cannot_be_written_nothing_is_appended(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
+    written: list[str] = []
+
+    def fail_once(path: Path, *rest: Any) -> None:
+        written.append(path.name)
+        if len(written) == 2:
+            kind = DiskFullError if number in NO_SPACE else OSError
+            raise kind(number, os.strerror(number))
+        write_segment(path, *rest)
+
+    write_segment = store._write_segment
+    monkeypatch.setattr(store, "_write_segment", fail_once)
+    writer = LogWriter(tmp_path / "w", SEGMENT)
+    kept, errors = [], []
+    for seq in range(40):
+        # After the error small records would fit where a large one did not.
+        record = (WIRE, seq, seq + 1, bytes([seq]) * (1 if errors else 200))
+        try:
+            writer.append(*record)
+        except (DiskFullError, OSError) as error:
+            errors.append(error)
+        else:
+            assert not errors
+            kept.append(record)
+    assert len({id(error) for error in errors}) == 1
+    assert len(errors) > 20
+    assert contents(tmp_path / "w") == kept
+    writer.close()
+    assert contents(tmp_path / "w") == kept
+    assert written == ["w.000000.log", "w.000001.log"]
+
+
+def test_a_file_that_was_there_is_not_written_and_not_removed(tmp_path: Path) -> None:
+    segment_path(tmp_path / "w", 0).write_bytes(b"another's")
+    writer = LogWriter(tmp_path / "w", SEGMENT)
+    writer.append(WIRE, 1, 2, b"mine")
+    writer.close()
+    assert segment_path(tmp_path / "w", 0).read_bytes() == b"another's"
+    assert contents(tmp_path / "w") == [(WIRE, 1, 2, b"mine")]
+    with pytest.raises(FileExistsError):
+        LogWriter(tmp_path / "w", SEGMENT)
+    assert contents(tmp_path / "w") == [(WIRE, 1, 2, b"mine")]
+
+
+@pytest.mark.parametrize("lost", [0, 1, 3])
+@pytest.mark.parametrize("emptied", [False, True])
+def test_a_log_with_a_hole_is_damaged(tmp_path: Path, lost: int, emptied: bool) -> None:
+    """Segments 0 to 3 have files, 4 and 5 are in the buffers, and in no file yet if the writer was killed."""
+    writer = LogWriter(tmp_path / "w", SEGMENT)
+    for seq in range(12):
+        writer.append(WIRE, seq, seq + 1, bytes(200))
+    buffers = {path: path.read_bytes() for path in tmp_path.glob("w.buffer-*")}
+    writer.close()
+    for path, content in buffers.items():
+        path.write_bytes(content)
+    for number in (4, 5):
+        segment_path(tmp_path / "w", number).unlink()
+    assert [record[1] for record in contents(tmp_path / "w")] == list(range(12))
+    if emptied:
+        segment_path(tmp_path / "w", lost).write_bytes(b"")
+    else:
+        segment_path(tmp_path / "w", lost).unlink()
+    with pytest.raises(EvidenceError, match=rf"w\.00000{lost}\.log: this segment of the log is missing"):
+        LogReader(tmp_path / "w")
 
 
 def test_space_is_reserved_and_zero(tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ import errno
 import mmap
 import os
 import queue
+import re
 import struct
 import threading
 from collections.abc import Iterator
@@ -97,8 +98,8 @@ def allocate(path: Path, size: int) -> None:
         if size:
             os.posix_fallocate(descriptor, 0, size)
     except OSError as error:
+        path.unlink()
         if error.errno in NO_SPACE:
-            path.unlink()
             raise DiskFullError(
                 f"no space for {size} bytes of evidence: {os.strerror(error.errno)}"
             ) from error
@@ -158,15 +159,17 @@ class _Buffers:
     A buffer is used again and again, because a page of a new file costs microseconds when it is first
     touched, and a page that is there costs none. It begins with the ordinal of the segment in it (0: none),
     and holds that segment until it is given the next, so what is not in a file yet is still in a file.
+    After the first segment that cannot be written, no buffer is given another and none is written out.
     """
 
     def __init__(self, stem: Path, size: int) -> None:
         self._stem = stem
-        self._paths = _buffer_paths(stem)
+        self._paths: list[Path] = []
         self._maps: list[mmap.mmap] = []
         try:
-            for path in self._paths:
+            for path in _buffer_paths(stem):
                 allocate(path, size)
+                self._paths.append(path)
                 self._maps.append(map_file(path, write=True))
                 self._maps[-1][:] = bytes(size)
         except BaseException:
@@ -174,19 +177,24 @@ class _Buffers:
             raise
         self._number = -1
         self._full: queue.SimpleQueue[tuple[int, mmap.mmap, int] | None] = queue.SimpleQueue()
-        self._free: queue.SimpleQueue[mmap.mmap | DiskFullError | OSError] = queue.SimpleQueue()
-        self._failed = False
+        self._free: queue.SimpleQueue[mmap.mmap | None] = queue.SimpleQueue()
+        self._failure: DiskFullError | OSError | None = None
         for buffer in self._maps:
             self._free.put(buffer)
         self._thread = threading.Thread(target=self._write_out, name="segments", daemon=True)
         self._thread.start()
 
     def take(self) -> tuple[mmap.mmap, int]:
-        """A free buffer, and the number of the segment that begins in it."""
-        buffer = self._free.get()
-        if isinstance(buffer, Exception):
-            self._free.put(buffer)
-            raise buffer
+        """A free buffer, and the number of the segment that begins in it.
+
+        Raises:
+            DiskFullError, OSError: a segment could not be written; from then on always this error.
+        """
+        buffer = None if self._failure else self._free.get()
+        if buffer is None:
+            assert self._failure is not None
+            # Else it would grow by the frames of every call.
+            raise self._failure.with_traceback(None)
         self._number += 1
         _ORDINAL.pack_into(buffer, 0, self._number + 1)
         return buffer, self._number
@@ -201,7 +209,7 @@ class _Buffers:
         self._thread.join()
         for buffer in self._maps:
             buffer.close()
-        if not self._failed:
+        if self._failure is None:
             self._unlink()
 
     def _unlink(self) -> None:
@@ -211,22 +219,27 @@ class _Buffers:
     def _write_out(self) -> None:
         while (item := self._full.get()) is not None:
             number, buffer, used = item
+            if self._failure is not None:
+                continue
             try:
                 _write_segment(segment_path(self._stem, number), buffer, used)
                 self._free.put(buffer)
             except (OSError, DiskFullError) as error:
-                self._failed = True
-                self._free.put(error)
+                self._failure = error
+                self._free.put(None)
 
 
 def _write_segment(path: Path, buffer: mmap.mmap, used: int) -> None:
+    created = False
     try:
         with path.open("xb", buffering=0) as file, memoryview(buffer) as view:
+            created = True
             written = 0
             while written < used:
                 written += file.write(view[written:used]) or 0
     except OSError as error:
-        path.unlink(missing_ok=True)
+        if created:
+            path.unlink()
         if error.errno in NO_SPACE:
             raise DiskFullError(
                 f"no space for {used} bytes of evidence: {os.strerror(error.errno)}"
@@ -243,6 +256,12 @@ def segment_path(stem: Path, number: int) -> Path:
     return stem.with_name(f"{stem.name}.{number:06d}.log")
 
 
+def _segment_numbers(stem: Path) -> set[int]:
+    """The numbers of the segments of the log ``stem`` that have a file, be it empty."""
+    name = re.compile(re.escape(stem.name) + r"\.([0-9]+)\.log")
+    return {int(found[1]) for path in stem.parent.glob("*.log") if (found := name.fullmatch(path.name))}
+
+
 class LogWriter:
     """One worker's append-only log.
 
@@ -255,7 +274,7 @@ class LogWriter:
     _position: int
 
     def __init__(self, stem: Path, segment_bytes: int = SEGMENT_BYTES) -> None:
-        self._size = self._end = segment_bytes
+        self._size = segment_bytes
         self._buffers = _Buffers(stem, segment_bytes)
         self._begin()
 
@@ -263,7 +282,8 @@ class LogWriter:
         """Append a record.
 
         Raises:
-            DiskFullError: there is no space for another segment.
+            DiskFullError: there is no space for another segment; from then on nothing is appended any more.
+            OSError: a segment could not be written for another reason; likewise.
         """
         size = len(data)
         position = self._position
@@ -283,18 +303,24 @@ class LogWriter:
         self.append(HEALTH, HEALTH_NAMES.index(name), t_ns, _DOUBLE.pack(value))
 
     def _begin(self) -> None:
+        # Nothing fits, and there is nothing to give, until a buffer is there.
+        self._end = 0
         self._map, number = self._buffers.take()
-        self._mark, self._position = _mark(number), _ORDINAL.size
+        self._mark, self._position, self._end = _mark(number), _ORDINAL.size, self._size
 
     def _roll(self, size: int) -> None:
         if _ORDINAL.size + _HEADER.size + size > self._size:
             raise EvidenceError(f"a record of {size} bytes does not fit a segment of {self._size}")
-        self._buffers.give(self._map, min(self._position, self._size))
+        self._give()
         self._begin()
+
+    def _give(self) -> None:
+        if self._end:
+            self._buffers.give(self._map, min(self._position, self._size))
 
     def close(self) -> None:
         """Unmap the log. What was appended is in its files."""
-        self._buffers.give(self._map, min(self._position, self._size))
+        self._give()
         self._buffers.close()
 
 
@@ -322,13 +348,17 @@ def _held(path: Path) -> tuple[int, mmap.mmap]:
 
 
 class LogReader:
-    """Reads the log of a worker, also of one that was killed."""
+    """Reads the log of a worker, also of one that was killed.
+
+    Raises:
+        EvidenceError: a segment is missing, or its file is empty and no buffer holds it.
+    """
 
     def __init__(self, stem: Path) -> None:
         buffers = dict(_held(path) for path in _buffer_paths(stem) if path.exists() and path.stat().st_size)
+        numbers = _segment_numbers(stem) | {number for number in buffers if number >= 0}
         self._segments: list[mmap.mmap] = []
-        while True:
-            number = len(self._segments)
+        for number in range(max(numbers, default=-1) + 1):
             path = segment_path(stem, number)
             if number in buffers:
                 # Its file, if there is one, may have been cut short.
@@ -336,7 +366,7 @@ class LogReader:
             elif path.exists() and path.stat().st_size:
                 self._segments.append(map_file(path))
             else:
-                break
+                raise EvidenceError(f"{path}: this segment of the log is missing or empty")
         for unused in buffers.values():
             unused.close()
 
