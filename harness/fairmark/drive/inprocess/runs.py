@@ -1,8 +1,9 @@
 """Many samples in one step: issue a run of them, or end a run, with a handful of vector operations.
 
-A run is samples whose seqs follow one another. Its states are exchanged whole, a slice read and a slice
-written with no call in between, so that each of its samples ends once whatever other threads report. A run
-of which any sample is not in flight is put back and taken one by one, which names every breach.
+A run is samples whose seqs follow one another. Its states are looked at first, and exchanged whole if all are
+in flight and still what they were: a slice compared and a slice written with no call in between, so that each
+of its samples ends once whatever other threads report. A run of which any sample is not in flight, or has
+just changed, is taken one by one, which names every breach.
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ _BLOCK: Final = 65_536
 """Samples in one step: enough to be quick, few enough for one record of the log."""
 
 _COMPLETE: Final = ENDS.index("complete")
+_ABORTED: Final = ENDS.index("aborted")
 _ISSUED: Final = bytes([ISSUED]) * _BLOCK
 _ENDED: Final = bytes([ENDED]) * _BLOCK
 _REASON: Final = attrgetter("finish_reason")
@@ -40,6 +42,7 @@ class SingleEnds(Protocol):
 
     state: bytearray
     stamps: Stamps
+    lost: bool
     finished: Callable[[int], None] | None
     append: Callable[[int, int, int, bytes], None]
     done: Callable[[int, Done], None]
@@ -82,25 +85,22 @@ def make_runs(sink: SingleEnds) -> Runs:
         if first < 0 or end > len(state):
             return False
         before = state[first:end]
-        state[first:end] = ended
         if before.count(ISSUED) + before.count(BEGUN) < count:
-            put_back(first, before)
             return False
+        # No call from here to the exchange: another thread may run only where there is one.
+        if state[first:end] != before:
+            return False
+        state[first:end] = ended
         if counts:
             sink.append(ENDINGS, first, t_ns, counts)
         completed[first:end] = t_ns
         status[first:end] = reason
-        outcome[first:end] = _COMPLETE
+        outcome[first:end] = _ABORTED if sink.lost else _COMPLETE
         finished = sink.finished
         if finished is not None:
             for seq in range(first, end):
                 finished(seq)
         return True
-
-    def put_back(first: int, before: bytearray) -> None:
-        for seq, was in enumerate(before, first):
-            if state[seq] == ENDED:
-                state[seq] = was
 
     def done_all(seqs: Sequence[int], answers: Sequence[Any]) -> bool:
         t_ns = monotonic_ns()

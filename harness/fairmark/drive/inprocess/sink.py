@@ -3,7 +3,8 @@
 Everything here is a closure over mapped columns. The stamp comes first. Then the query's state is tested and
 set with no call in between, which no other thread can interrupt as long as there is an interpreter lock.
 The first end of a query stands; whatever comes after it is recorded as a violation and changes nothing. What
-the driver itself gave up on may still be reported: that is dropped without a word.
+the driver itself gave up on may still be reported: that is dropped without a word. Once a record could not be
+kept, every end is that of an aborted query: its events may be incomplete.
 """
 
 from __future__ import annotations
@@ -34,6 +35,7 @@ from fairmark.sut.api import Chunk, Done, Failed
 __all__ = ["EventSink", "SharedLog"]
 
 _COMPLETE: Final = ENDS.index("complete")
+_ABORTED: Final = ENDS.index("aborted")
 _MAX_DETAIL: Final = 500
 _NOT_THE_API: Final = (
     AttributeError,
@@ -69,6 +71,7 @@ class EventSink:
 
     Attributes:
         state: one byte per planned sample, `PLANNED` to `GIVEN_UP`.
+        lost: whether a record could not be kept.
         finished: called with the seq after a query has ended, from the thread that ended it; None while
             nobody waits for it.
         chunk, done, failed, done_many: see `fairmark.sut.api.Sink`.
@@ -91,6 +94,7 @@ class EventSink:
         "issue",
         "issue_run",
         "log",
+        "lost",
         "no_end",
         "number_of",
         "raised",
@@ -121,6 +125,7 @@ class EventSink:
         self.state = bytearray(samples)
         self.stamps = stamps
         self.log = log
+        self.lost = False
         self.finished: Callable[[int], None] | None = None
         _make(self, crashed)
         self.issue_run, self.done_all, self.done_many = make_runs(self)
@@ -136,7 +141,8 @@ def _make(sink: EventSink, crashed: Callable[[BaseException], None]) -> None:
     def append(kind: int, seq: int, t_ns: int, data: bytes) -> None:
         try:
             log_append(kind, seq, t_ns, data)
-        except DiskFullError as error:
+        except (DiskFullError, OSError) as error:
+            sink.lost = True
             crashed(error)
 
     def violate(kind: str, seq: object, t_ns: int, remark: str = "") -> None:
@@ -163,7 +169,7 @@ def _make(sink: EventSink, crashed: Callable[[BaseException], None]) -> None:
     def end(seq: int, t_ns: int, number: int) -> None:
         """Write the end of a query whose state says that it has ended; the outcome commits the rest."""
         completed[seq] = t_ns
-        outcome[seq] = number
+        outcome[seq] = _ABORTED if sink.lost else number
         finished = sink.finished
         if finished is not None:
             finished(seq)
@@ -204,7 +210,7 @@ def _make(sink: EventSink, crashed: Callable[[BaseException], None]) -> None:
             return
         # `end`, written out: a call here is a tenth of what a query costs.
         completed[seq] = t_ns
-        outcome[seq] = _COMPLETE
+        outcome[seq] = _ABORTED if sink.lost else _COMPLETE
         finished = sink.finished
         if finished is not None:
             finished(seq)
