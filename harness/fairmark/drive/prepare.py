@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
@@ -24,6 +24,7 @@ from fairmark.evidence.json_file import write_json
 from fairmark.evidence.live import LIVE, LivePhase, LiveStore, create_store
 from fairmark.evidence.requests import requests_sha256
 from fairmark.samples.sample import Sample
+from fairmark.scenario.model import Samples
 from fairmark.sut.api import Endpoint
 from fairmark.wire.dialects import Dialect, dialect
 from fairmark.wire.template import template_sha256
@@ -68,7 +69,7 @@ def make_ready(job: RunJob, progress: Report) -> Ready:
     orders = make_orders(job, endpoints)
     check_descriptors(job, orders)
     bodies = _render(job, speech)
-    observed = _probe(job, endpoints, speech, progress)
+    observed = _probe(job, endpoints, speech, bodies, progress)
     progress(Progress("calibrate"))
     workers = job.scenario.settings.workers
     measured = ceilings(job.calibration, workers=workers, cores=orders.cores, pacer=job.pacer)
@@ -86,38 +87,59 @@ def _render(job: RunJob, speech: Dialect) -> dict[int, bytes]:
     }
 
 
-def _probe(job: RunJob, endpoints: Sequence[Endpoint], speech: Dialect, progress: Report) -> dict[str, Any]:
-    """Ask every endpoint something that the run does not count, so that no cache knows an answer of it."""
+def _probe(
+    job: RunJob,
+    endpoints: Sequence[Endpoint],
+    speech: Dialect,
+    bodies: Mapping[int, bytes],
+    progress: Report,
+) -> dict[str, Any]:
+    """Ask every endpoint something that the run does not count, so that no cache knows an answer of it.
+
+    Where there is nothing else to ask, a counted sample is, and ``counted_sample`` says which.
+    """
     if not job.probe:
         return {}
     progress(Progress("probe"))
-    body = speech.render(_uncounted(job), model=job.sut.model, stream=job.sut.stream, extra=job.sut.extra)
+    counted = _counted(job)
+    sut = job.sut
+    body = speech.render(_first_sample(job, counted), model=sut.model, stream=sut.stream, extra=sut.extra)
     timeout_s = job.scenario.run.query_timeout_s
-    return {
-        "endpoints": [probe(e, body, speech, stream=job.sut.stream, timeout_s=timeout_s) for e in endpoints]
-    }
+    seen = [probe(e, body, speech, stream=sut.stream, timeout_s=timeout_s) for e in endpoints]
+    same = [index for index in sorted(counted) if bodies[index] == body]
+    return {"endpoints": seen, **({"counted_sample": same[0]} if same else {})}
 
 
-def _uncounted(job: RunJob) -> Sample:
+def _counted(job: RunJob) -> set[int]:
+    return {i for name in job.phases if name != "warmup" for i in job.plans[name].sample_index.tolist()}
+
+
+def _first_sample(job: RunJob, counted: Set[int]) -> Sample:
     """A sample that no counted phase sends: of the warm-up, else of the rest, else a greeting."""
-    counted = {i for name in job.phases if name != "warmup" for i in job.plans[name].sample_index.tolist()}
     warmup = job.plans["warmup"].sample_index.tolist() if "warmup" in job.plans else []
     for index in (*warmup, *range(len(job.library))):
         if index not in counted:
             return job.library.sample(index)
-    like = job.library.sample(0)
-    chat = like.prompt is not None and not isinstance(like.prompt, str)
-    return replace(
-        like,
-        data={},
-        prompt=None
-        if like.prompt is None
-        else [{"role": "user", "content": _GREETING}]
-        if chat
-        else _GREETING,
-        token_ids=None if like.token_ids is None else like.token_ids[:1],
-        reference=None,
-    )
+    return _greeting(job.library.sample(0), job.library.spec)
+
+
+def _greeting(like: Sample, spec: Samples) -> Sample:
+    """A sample with the shape of ``like`` and another prompt.
+
+    Data stays as it is: which other values a server would take, only its owner knows.
+    """
+    if spec.input == "data":
+        return like
+    ids = like.token_ids
+    if ids is not None:
+        ids = list(ids[:1]) if len(ids) > 1 else [*ids, *ids]
+    prompt = like.prompt
+    if prompt is not None:
+        prompt = _GREETING if isinstance(prompt, str) else [{"role": "user", "content": _GREETING}]
+    in_row = {"text": prompt, "messages": prompt, "token_ids": ids, "length": 1}[spec.input]
+    if isinstance(like.data[spec.prompt], str):  # a message may be its text alone, and CSV has only text
+        in_row = str(in_row) if spec.input == "length" else _GREETING
+    return replace(like, data={**like.data, spec.prompt: in_row}, prompt=prompt, token_ids=ids)
 
 
 def _with_observed(orders: Orders, observed: Mapping[str, Any]) -> Orders:
