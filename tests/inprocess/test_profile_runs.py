@@ -10,7 +10,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from fairmark.cli import cli
-from fairmark.errors import FairmarkError
+from fairmark.errors import FairmarkError, InputError
 
 PLUGIN = Path(__file__).with_name("profiled_plugin.py")
 SCENARIO = """
@@ -73,15 +73,12 @@ def test_the_page_has_the_operators(ask: Ask) -> None:
 
 def test_no_rule_and_no_bundle_takes_a_profile_for_a_measurement(ask: Ask) -> None:
     ask("profiled")
-    checked = CliRunner().invoke(cli, ["check", "run"])
-    assert checked.stdout.startswith("INVALID")
-    assert "there is no mode profile" in checked.output
-    sealed = CliRunner().invoke(
-        cli, ["bundle", "run", "--out", "b", "--submitter", "acme", "--division", "open"]
-    )
-    assert isinstance(sealed.exception, FairmarkError)
-    assert "has no verdict" in str(sealed.exception)
-    assert not list(Path("b").rglob("run.json"))
+    handed_in = ["bundle", "run", "--out", "b", "--submitter", "acme", "--division", "open"]
+    for command in (["check", "run"], ["audit", "run"], handed_in):
+        refused = CliRunner().invoke(cli, command)
+        assert isinstance(refused.exception, InputError), refused.output
+        assert "run: is a profile run, which is never judged" in str(refused.exception)
+    assert not Path("b").exists()
 
 
 def test_json_names_run_traces_and_operators(ask: Ask) -> None:

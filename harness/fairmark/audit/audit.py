@@ -19,7 +19,7 @@ from fairmark.audit.traffic import check_traffic
 from fairmark.bundle.findings import Finding, has_errors
 from fairmark.bundle.manifest import MANIFEST, parse_manifest
 from fairmark.bundle.names import ruleset_fits
-from fairmark.bundle.run_folder import RECORD, is_run, place_of
+from fairmark.bundle.run_folder import RECORD, is_run, place_of, refuse_profile
 from fairmark.bundle.verify import is_bundle, verify
 from fairmark.errors import InputError
 from fairmark.judge.series import SERIES
@@ -60,11 +60,15 @@ def audit(path: Path, *, run_program: Runner | None = None) -> AuditReport:
             warning.
 
     Raises:
-        InputError: ``path`` is neither a bundle nor a run folder nor a folder of repetitions.
+        InputError: ``path`` is neither a bundle nor a run folder nor a folder of repetitions, or it is a
+            profile run.
     """
     if is_bundle(path):
         return _audit_bundle(path, run_program)
     if is_run(path):
+        record = record_of(path, Problems())
+        if record is not None:
+            refuse_profile(path, record)
         return _report({"": path}, [], run_program)
     if (path / SERIES).is_file():
         return _audit_series(path, run_program)

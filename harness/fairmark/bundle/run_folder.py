@@ -12,7 +12,7 @@ from fairmark.bundle.documents import parse_json, schema_violation
 from fairmark.bundle.findings import Finding
 from fairmark.bundle.names import checked_name
 from fairmark.bundle.tree import Entry, file_sha256, walk
-from fairmark.errors import EvidenceError
+from fairmark.errors import EvidenceError, InputError
 
 __all__ = [
     "ENVIRONMENT",
@@ -24,6 +24,7 @@ __all__ = [
     "is_run",
     "load_record",
     "place_of",
+    "refuse_profile",
 ]
 
 RECORD: Final = "run.json"
@@ -34,7 +35,7 @@ JOURNAL: Final = "evidence/journal.jsonl"
 _TABLES: Final = "queries|events|reads|outputs|plan|samples|health|telemetry"
 _BELONGS: Final = re.compile(
     rf"run\.json|scenario\.toml|evidence/(?:(?:{_TABLES})\.parquet|wire/worker-\d+\.zst|workers\.json"
-    r"|environment\.json|references\.jsonl|journal\.jsonl|logs/[A-Za-z0-9][A-Za-z0-9._-]*)"
+    r"|environment\.json|references\.jsonl|arrivals\.txt|journal\.jsonl|logs/[A-Za-z0-9][A-Za-z0-9._-]*)"
 )
 
 
@@ -72,6 +73,20 @@ def load_record(folder: Path) -> dict[str, Any]:
         raise EvidenceError(f"{path}: {broken[0]}: {broken[1]}")
     checked: dict[str, Any] = record
     return checked
+
+
+def refuse_profile(folder: Path, record: Mapping[str, Any]) -> None:
+    """A run under a profiler measured nothing: there is nothing to judge, to recompute or to hand in.
+
+    Raises:
+        InputError: ``record``, that of the run in ``folder``, is of such a run.
+    """
+    if record["mode"] == "profile":
+        raise InputError(
+            "is a profile run, which is never judged",
+            source=folder,
+            accepted="a run made without --profile",
+        )
 
 
 def place_of(record: Mapping[str, Any]) -> str:

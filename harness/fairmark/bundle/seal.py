@@ -23,6 +23,7 @@ from fairmark.bundle.run_folder import (
     digest_findings,
     load_record,
     place_of,
+    refuse_profile,
 )
 from fairmark.bundle.system import SYSTEM, checked_system, default_system, load_system
 from fairmark.bundle.tree import walk
@@ -65,8 +66,8 @@ def seal(
         report_html: a rendered report to put at the root.
 
     Raises:
-        InputError: a name, the division, the system description or the choice of runs cannot be accepted,
-            something private is in a file, or another bundle is already there.
+        InputError: a name, the division, the system description or the choice of runs cannot be accepted, a
+            run is a profile, something private is in a file, or another bundle is already there.
         EvidenceError: a run is unfinished, not judged, or its evidence is not what its record says.
     """
     checked_name(submitter, "submitter")
@@ -96,6 +97,7 @@ def _load(runs: Sequence[Path]) -> list[_Run]:
     found: dict[str, _Run] = {}
     for folder in runs:
         record = load_record(folder)
+        refuse_profile(folder, record)
         if "verdict" not in record or "metrics" not in record:
             raise EvidenceError(
                 f"{folder}: has no verdict; `fairmark recover` closes and judges a run that was killed"

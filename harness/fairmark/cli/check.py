@@ -35,7 +35,7 @@ def check(path: Path, ruleset: str, show_all: bool, as_json: bool) -> int:
 
     Judges the numbers as recorded; `fairmark audit` recomputes them first.
     """
-    from fairmark.bundle.run_folder import is_run, load_record
+    from fairmark.bundle.run_folder import is_run, load_record, refuse_profile
     from fairmark.bundle.runs import runs_in
     from fairmark.judge.judge import judge
     from fairmark.judge.rules import load_ruleset
@@ -44,6 +44,8 @@ def check(path: Path, ruleset: str, show_all: bool, as_json: bool) -> int:
 
     rules = load_ruleset(ruleset)
     records = {str(folder): load_record(folder) for folder in runs_in([path])}
+    for folder, record in records.items():
+        refuse_profile(Path(folder), record)
     verdicts = {run: judge(record, rules) for run, record in records.items()}
     judged = [{**record, "verdict": verdicts[run]} for run, record in records.items()]
     together = [] if is_run(path) else [judge_series(group) for group in series_of(judged)]
