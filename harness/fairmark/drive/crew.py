@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import re
 import subprocess
 import sys
 import time
@@ -16,7 +17,7 @@ from typing import IO, Final
 from fairmark.drive.worker import FATAL
 from fairmark.evidence.live import LiveStore
 
-__all__ = ["WORKER", "Crew"]
+__all__ = ["WORKER", "Crew", "last_message"]
 
 WORKER: Final = "fairmark.drive.worker"
 _POLL_S: Final = 0.02
@@ -25,8 +26,17 @@ _HEADSTART_NS: Final = 20_000_000
 
 _EXIT_PATIENCE_S: Final = 5.0
 _CLOSE_PATIENCE_NS: Final = 10_000_000_000
+_OF_TRACEBACK: Final = re.compile(
+    r"\s|Traceback \(most recent call last\):|During handling of the above exception,|The above exception was"
+)
 _SILENCE_NS: Final = 60_000_000_000
 """Workers beat fifty times a second; only while they open connections do they keep silent for a while."""
+
+
+def last_message(log: str) -> str:
+    """The last line of ``log`` that says something: none of the frames of a traceback, be it cut short."""
+    lines = [line.rstrip() for line in log.splitlines() if line.strip() and not _OF_TRACEBACK.match(line)]
+    return lines[-1] if lines else ""
 
 
 class Crew:
@@ -164,8 +174,8 @@ class Crew:
                 self.control.request_stop(1, reason)
 
     def _last_line(self, number: int) -> str:
-        lines = (self._logs / f"worker-{number}.log").read_text("utf-8", "replace").strip().splitlines()
-        return f": {lines[-1]}" if lines else ""
+        message = last_message((self._logs / f"worker-{number}.log").read_text("utf-8", "replace"))
+        return f": {message}" if message else ""
 
     def _kill(self, numbers: Iterable[int], reason: str) -> None:
         for number in numbers:

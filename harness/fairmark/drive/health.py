@@ -90,17 +90,21 @@ class Health:
             self._handle = loop.call_later(_SLOW_BEAT_S, self._slow_beat, loop)
 
     def stop(self) -> None:
-        """Stop watching, with a last sample for the time since the one before it."""
-        now = monotonic_ns()
-        if now - self._sampled_ns >= _SHORTEST_NS:
-            self._write(now)
+        """Stop watching, with a last sample for the time since the one before it.
+
+        Raises:
+            DiskFullError: there is no space for that sample; the watching has stopped all the same.
+        """
         gc.callbacks.remove(self._collecting)
-        self._log_pauses()
         if self._timer is not None and self._loop is not None:
             self._loop.remove_reader(self._timer.descriptor)
             self._timer.close()
         if self._handle is not None:
             self._handle.cancel()
+        now = monotonic_ns()
+        if now - self._sampled_ns >= _SHORTEST_NS:
+            self._write(now)
+        self._log_pauses()
 
     def sample(self, now: int) -> None:
         """Once a second: CPU used, used or waited for, and stolen by the hypervisor; memory; the gauges."""

@@ -12,7 +12,8 @@ import json
 import os
 import resource
 import sys
-from collections.abc import Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Sequence
+from functools import partial
 from pathlib import Path
 from time import monotonic_ns
 from typing import Any, Final
@@ -127,11 +128,12 @@ class Worker:
         ticking = asyncio.ensure_future(self._ticking(phase, open_loop=orders.slots is None))
         ticking.add_done_callback(self._watched)
         try:
-            return await phase.run(self._control.epoch_ns(self._phase_number))
+            reason = await phase.run(self._control.epoch_ns(self._phase_number))
         finally:
             ticking.cancel()
             self._beat(phase, monotonic_ns())
-            self._health.stop()
+            self._keep(self._health.stop)
+        return "disk_full" if isinstance(self._crash, DiskFullError) else reason
 
     async def _ticking(self, phase: PhaseLoop, *, open_loop: bool) -> None:
         while True:
@@ -143,12 +145,12 @@ class Worker:
             elif level == 1:
                 phase.stop(self._stop_reason())
             phase.tick(now, self._orders.drain_ns, open_loop=open_loop)
-            self._sample_health(now)
+            self._keep(partial(self._health.sample, now))
             self._beat(phase, now)
 
-    def _sample_health(self, now: int) -> None:
+    def _keep(self, health: Callable[[], None]) -> None:
         try:
-            self._health.sample(now)
+            health()
         except DiskFullError as error:
             self._crashed(error)
 

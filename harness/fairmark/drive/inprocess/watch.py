@@ -9,6 +9,7 @@ import os
 import threading
 import time
 from collections.abc import Callable
+from functools import partial
 from time import monotonic_ns
 from typing import Final
 
@@ -118,7 +119,7 @@ class Watch(threading.Thread):
         with self._looking:
             if self._flight is not None:
                 self._beat(self._flight, monotonic_ns())
-                self._health.stop()
+                self._keep(self._health.stop)
             self._flight = None
 
     def orphaned(self) -> bool:
@@ -151,11 +152,15 @@ class Watch(threading.Thread):
         self._heed_stop(flight, now)
         self._sweep(flight, now)
         self._check_answering(flight, now)
+        self._keep(partial(self._health.stalled, now, late_ns))
+        self._keep(partial(self._health.sample, now))
+
+    def _keep(self, health: Callable[[], None]) -> None:
+        """Have figures written; if the log takes no more, the run is over."""
         try:
-            self._health.stalled(now, late_ns)
-            self._health.sample(now)
-        except DiskFullError:
-            self.fatal = self.fatal or "disk_full"
+            health()
+        except (DiskFullError, OSError) as error:
+            self.fatal = self.fatal or ("disk_full" if isinstance(error, DiskFullError) else "worker_died")
 
     def _beat(self, flight: _Flight, now: int) -> None:
         completed, failed = flight.advance()
