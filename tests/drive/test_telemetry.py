@@ -140,7 +140,7 @@ def test_figures_are_kept_with_their_source_and_time(tmp_path: Path) -> None:
                 looking._ended.wait(0.01)
     assert set(asked) == {"/metrics"}
     (summary,) = looking.summary
-    kept = gauge_columns(tmp_path, 0)
+    kept, _ = gauge_columns(tmp_path, 0)
     assert summary["reads"] == len(kept["t_ns"]) >= 2
     assert (summary["failures"], summary["detail"]) == (0, None)
     assert set(zip(kept["source"], kept["name"], kept["value"], strict=True)) == {
@@ -162,7 +162,7 @@ def test_a_server_without_them_is_asked_once(tmp_path: Path, status: int, body: 
         looking._thread.join()
     assert asked == ["/metrics"]
     assert (looking.summary[0]["reads"], looking.summary[0]["detail"]) == (0, detail)
-    assert gauge_columns(tmp_path, 0)["t_ns"] == []
+    assert gauge_columns(tmp_path, 0)[0]["t_ns"] == []
 
 
 def test_a_server_that_fails_now_and_then_is_asked_again(tmp_path: Path) -> None:
@@ -199,7 +199,7 @@ def test_a_page_without_end_does_not_hold_up_the_run(tmp_path: Path, monkeypatch
     assert still_reading
     assert still_open
     assert looking._log._file.closed
-    assert gauge_columns(tmp_path, 0)["t_ns"] == []
+    assert gauge_columns(tmp_path, 0)[0]["t_ns"] == []
 
 
 def test_a_page_that_is_too_long_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -212,7 +212,7 @@ def test_a_page_that_is_too_long_is_refused(tmp_path: Path, monkeypatch: pytest.
     (summary,) = looking.summary
     assert (summary["reads"], summary["failures"]) == (0, 1)
     assert summary["detail"] == f"a page of {len(BUSY)} bytes or more"
-    assert gauge_columns(tmp_path, 0)["value"] == []
+    assert gauge_columns(tmp_path, 0)[0]["value"] == []
 
 
 def test_what_nobody_foresaw_ends_the_looking_and_is_named_by_its_type(tmp_path: Path) -> None:
@@ -225,7 +225,7 @@ def test_what_nobody_foresaw_ends_the_looking_and_is_named_by_its_type(tmp_path:
     assert looking.summary == [{"source": "server-0", "reads": 1, "failures": 1, "detail": "ValueError"}]
     assert len(asked) == 2
     assert looking._log._file.closed
-    assert gauge_columns(tmp_path, 0)["value"] == [3.0]
+    assert gauge_columns(tmp_path, 0)[0]["value"] == [3.0]
 
 
 def test_a_full_disk_ends_the_looking_and_keeps_what_there_is(
@@ -245,7 +245,51 @@ def test_a_full_disk_ends_the_looking_and_keeps_what_there_is(
     ):
         looking._thread.join()
     assert "No space left" in str(looking.summary[0]["detail"])
-    assert gauge_columns(tmp_path, 0)["value"] == [3.0]
+    assert gauge_columns(tmp_path, 0)[0]["value"] == [3.0]
+
+
+class Filling:
+    """A disk with room for so many bytes, each write of which may be a part of what was asked."""
+
+    def __init__(self, file: Any, room: int) -> None:
+        self._file, self.room = file, room
+
+    def write(self, data: bytes) -> int:
+        if not self.room:
+            raise OSError(28, "No space left on device")
+        taken = self._file.write(data[: min(self.room, 7)])
+        self.room -= taken
+        return taken
+
+    def truncate(self, size: int) -> None:
+        self._file.truncate(size)
+
+
+def test_a_write_that_was_short_is_finished_or_undone(tmp_path: Path) -> None:
+    log = GaugeLog(tmp_path)
+    file, log._file = log._file, Filling(log._file, 60)
+    log.append("server-0", 1, {"requests_running": 1.0})
+    with pytest.raises(OSError, match="No space left"):
+        log.append("server-0", 2, {"requests_running": 2.0})
+    log._file.room = 1000
+    log.append("server-0", 3, {"requests_running": 3.0})
+    file.close()
+    kept, unreadable = gauge_columns(tmp_path, 1)
+    assert (kept["t_ns"], kept["value"], unreadable) == ([0, 2], [1.0, 3.0], 0)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [b'["server-0", 1["server-0", 2, {}]', b"\0\0", b"\xff", b"7", b"[1, 2, 3]", b'["s", 1, {"a": "b"}]'],
+)
+def test_a_line_that_cannot_be_read_is_counted_and_the_rest_kept(tmp_path: Path, line: bytes) -> None:
+    log = GaugeLog(tmp_path)
+    log.append("server-0", 1, {"requests_running": 1.0})
+    log._file.write(line + b"\n")
+    log.append("server-0", 3, {"requests_running": 3.0})
+    log.close()
+    kept, unreadable = gauge_columns(tmp_path, 0)
+    assert (kept["value"], unreadable) == ([1.0, 3.0], 1)
 
 
 def test_a_run_keeps_the_queue_of_its_server(bench: Any) -> None:
@@ -260,3 +304,18 @@ def test_a_run_keeps_the_queue_of_its_server(bench: Any) -> None:
         e for e in read_journal(ran.folder / "evidence" / "journal.jsonl") if e["event"] == "telemetry"
     )
     assert entry["servers"] == [{"source": "server-0", "reads": len(running), "failures": 0, "detail": None}]
+
+
+def test_a_run_with_a_look_that_cannot_be_read_says_so(bench: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    write = GaugeLog.append
+
+    def garble(log: GaugeLog, source: str, t_ns: int, values: Any) -> None:
+        write(log, source, t_ns, values)
+        log._file.write(b'["server-0", 1\n')
+
+    monkeypatch.setattr(GaugeLog, "append", garble)
+    ran = bench.run("SingleStream", bench.sut(ttft_ms=10))
+    journal = read_journal(ran.folder / "evidence" / "journal.jsonl")
+    found = {entry["event"]: entry for entry in journal}
+    assert found["unreadable"]["telemetry"] == found["telemetry"]["servers"][0]["reads"] >= 1
+    assert len({row["t_ns"] for row in ran.rows("telemetry")}) == found["unreadable"]["telemetry"]

@@ -142,7 +142,7 @@ class Telemetry:
         try:
             self._log.append(page.source, now, gauges)
         except OSError as error:
-            # Half a line may have been written, and nothing can follow it.
+            # The log holds whole lines only, and there is no space for another.
             page.detail = error.strerror
             self._ended.set()
         else:

@@ -106,6 +106,8 @@ def _close(folder: Path, detail: str | None, after: Mapping[str, Any] | None) ->
     live, evidence = folder / LIVE, folder / "evidence"
     store = open_store(live)
     sealed = seal(store, evidence)
+    if sealed.unreadable_looks:
+        Journal(evidence / "journal.jsonl").append("unreadable", telemetry=sealed.unreadable_looks)
     facts = write_record(
         folder,
         _facts(live),

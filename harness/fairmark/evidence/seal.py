@@ -44,11 +44,13 @@ class Sealed:
     Attributes:
         issued, completed: samples per phase; completed ones are successes.
         never_ended: samples that were in flight when their worker died.
+        unreadable_looks: looks at the system's own gauges that cannot be read back.
     """
 
     issued: Mapping[str, int]
     completed: Mapping[str, int]
     never_ended: int
+    unreadable_looks: int
 
 
 def measured_epoch_ns(store: LiveStore, control: Control) -> int:
@@ -68,13 +70,14 @@ def seal(store: LiveStore, evidence: Path) -> Sealed:
     stamps = _issued(store)
     recorded = store.dialect == EVENTS
     answers = (_recorded if recorded else _decode)(store, stamps, logs, epoch_ns)
+    telemetry, unreadable_looks = gauge_columns(store.folder, epoch_ns)
     tables = {
         "queries": _queries(store, control, stamps, answers, epoch_ns),
         "events": answers.events(),
         "outputs": answers.outputs,
         "plan": plan_columns(store.phases),
         "health": _health(logs, epoch_ns),
-        "telemetry": gauge_columns(store.folder, epoch_ns),
+        "telemetry": telemetry,
         "reads": {} if recorded else _wire(logs, evidence / "wire", epoch_ns),
     }
     for name, data in tables.items():
@@ -84,7 +87,7 @@ def seal(store: LiveStore, evidence: Path) -> Sealed:
     )
     for log in logs:
         log.close()
-    return _summary(store, stamps, answers)
+    return _summary(store, stamps, answers, unreadable_looks)
 
 
 def _issued(store: LiveStore) -> dict[str, Int64s]:
@@ -239,11 +242,14 @@ def _violations(log: WorkerLog) -> dict[str, Any]:
     return {"count": sum(kinds.values()), "by_kind": dict(sorted(kinds.items())), "first": first}
 
 
-def _summary(store: LiveStore, stamps: Mapping[str, Int64s], answers: AnswerColumns) -> Sealed:
+def _summary(
+    store: LiveStore, stamps: Mapping[str, Int64s], answers: AnswerColumns, unreadable_looks: int
+) -> Sealed:
     ok = np.array([failure is None for failure in answers.queries["failure"]], dtype=np.bool_)
     of = {p.name: stamps["phase"] == n for n, p in enumerate(store.phases)}
     return Sealed(
         issued={name: int(mine.sum()) for name, mine in of.items()},
         completed={name: int((mine & ok).sum()) for name, mine in of.items()},
         never_ended=int((stamps["outcome"] == 0).sum()),
+        unreadable_looks=unreadable_looks,
     )
