@@ -18,11 +18,13 @@ from fairmark.measure.arrow import ABSENT, int64s, kinds, select
 from fairmark.measure.delivery import share_of
 from fairmark.measure.phase import of_phase
 from fairmark.traffic.plan import Plan, plan_sha256, run_plan
+from fairmark.traffic.recorded import arrivals_sha256, read_arrivals, recording_of
 from fairmark.traffic.settings import traffic_settings
 from fairmark.traffic.warmup import warmup_plan
 
 __all__ = ["check_traffic"]
 
+ARRIVALS: Final = "evidence/arrivals.txt"
 PLAN: Final = "evidence/plan.parquet"
 QUERIES: Final = "evidence/queries.parquet"
 
@@ -53,16 +55,15 @@ def check_traffic(subject: Subject, problems: Problems) -> None:
 
 def _redrawn(subject: Subject, problems: Problems) -> dict[str, Plan] | None:
     scenario, recorded = subject.scenario, subject.record["plan"]
-    trace = scenario.arrivals.trace
-    if trace is not None and not trace.startswith("fairmark:"):
-        problems.warning(
-            "audit.plan-not-redrawn",
-            PLAN,
-            f"the arrivals come from the recording {trace}, which runs do not carry",
-            "compare the plan with the recording itself",
-        )
+    fault = _fault_of_recording(subject)
+    if fault is not None:
+        problems.error("audit.arrivals", ARRIVALS, fault, _RERUN)
         return None
-    drawn = {"repetition": recorded["repetition"], "nonce": recorded["nonce"]}
+    drawn = {
+        "repetition": recorded["repetition"],
+        "nonce": recorded["nonce"],
+        "recording": subject.folder / ARRIVALS,
+    }
     rows = len(subject.library)
     plans: dict[str, Plan] = {}
     try:
@@ -76,6 +77,26 @@ def _redrawn(subject: Subject, problems: Problems) -> dict[str, Plan] | None:
         problems.error("audit.plan", RECORD, f"the plan cannot be drawn again: {error}", _RERUN)
         return None
     return plans
+
+
+def _fault_of_recording(subject: Subject) -> str | None:
+    """Why the run's copy of the recorded arrivals is not the one that the scenario pins."""
+    named, path = recording_of(subject.scenario) is not None, subject.folder / ARRIVALS
+    if named != path.is_file():
+        what = "recording of arrivals"
+        return (
+            f"is missing although the scenario names a {what}"
+            if named
+            else f"is there, but the scenario names no {what}"
+        )
+    if not named:
+        return None
+    try:
+        digest = arrivals_sha256(read_arrivals(path))
+    except InputError as error:
+        return str(error).replace(f"{subject.folder}/", "")
+    pin = subject.scenario.arrivals.sha256
+    return None if digest == pin else f"has the digest {digest}; the scenario pins {pin}"
 
 
 def _check_record(

@@ -98,6 +98,7 @@ def questions(
         text=text.encode(),
         library=library,
         references=None,
+        arrivals=None,
         mode="performance",
         repetition=0,
         plans={"performance": make_plan(traffic_settings(scenario, "performance", len(library)))},

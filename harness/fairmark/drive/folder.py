@@ -73,11 +73,13 @@ def preparing(out: Path) -> Iterator[None]:
 
 
 def write_given(job: Job) -> None:
-    """Write what the run was given: scenario, references, samples."""
+    """Write what the run was given: scenario, references, recorded arrivals, samples."""
     evidence = job.out / "evidence"
     (job.out / "scenario.toml").write_bytes(job.scenario_source)
     if job.references is not None:
         (evidence / "references.jsonl").write_bytes(job.references)
+    if job.arrivals is not None:
+        (evidence / "arrivals.txt").write_bytes(job.arrivals)
     write_table(job.library.to_table(), evidence / "samples.parquet")
 
 

@@ -42,6 +42,7 @@ class Job:
     Attributes:
         scenario_source: the scenario file, byte for byte.
         references: the accuracy reference file, byte for byte, when the scenario has one.
+        arrivals: the file of recorded arrivals, byte for byte, when the scenario names one.
         plans: the traffic of each phase; the counted phases of ``mode``, and ``warmup`` if there is one.
         sut_facts: who the SUT is: ``name``, ``plugin`` and ``options``.
         out: the run folder. It may exist and hold the SUT's logs, but no run.
@@ -59,6 +60,7 @@ class Job:
     workspace: Path
     repetition: int = 0
     nonce: str | None = None
+    arrivals: bytes | None = None
 
     @property
     def phases(self) -> tuple[Phase, ...]:

@@ -16,6 +16,7 @@ from fairmark.scenario.load import parse_scenario
 from fairmark.scenario.model import Scenario
 from fairmark.scenario.toml import read_scenario_file
 from fairmark.traffic.plan import Plan, plan_sha256, run_plan
+from fairmark.traffic.recorded import recording_of
 from fairmark.traffic.settings import Mode, traffic_settings
 from fairmark.traffic.warmup import warmup_plan
 
@@ -40,6 +41,7 @@ class Prepared:
     Attributes:
         text: the scenario file, byte for byte.
         references: the bytes of the accuracy reference file, or None if the scenario names none.
+        arrivals: the bytes of the file of recorded arrivals, or None if the scenario names none.
         plans: one per phase: the counted ones in the order they run, and the warm-up unless it is empty.
     """
 
@@ -47,6 +49,7 @@ class Prepared:
     text: bytes
     library: SampleLibrary
     references: bytes | None
+    arrivals: bytes | None
     mode: RunMode
     repetition: int
     plans: Mapping[Phase, Plan]
@@ -88,6 +91,7 @@ def prepare(
         library = load_library(scenario.samples, scenario.generation, base=path.parent, progress=progress)
         references = _references(scenario, path.parent)
         plans = _plans(scenario, mode, len(library), repetition)
+        recording = recording_of(scenario)
     except InputError as error:
         raise error.in_source(path) from error
     return Prepared(
@@ -95,6 +99,7 @@ def prepare(
         text=text,
         library=library,
         references=references,
+        arrivals=None if recording is None else recording.read_bytes(),
         mode=mode,
         repetition=repetition,
         plans=plans,

@@ -193,6 +193,7 @@ def _job(
         "scenario_source": prepared.text,
         "library": prepared.library,
         "references": prepared.references,
+        "arrivals": prepared.arrivals,
         "mode": prepared.mode,
         "plans": prepared.plans,
         "sut_facts": {

@@ -12,10 +12,21 @@ import numpy as np
 
 from fairmark.errors import InputError
 from fairmark.samples.source import EMBEDDED
+from fairmark.scenario.model import Scenario
 
-__all__ = ["arrivals_sha256", "read_arrivals", "read_embedded_arrivals", "scaled_arrivals"]
+__all__ = ["arrivals_sha256", "read_arrivals", "read_embedded_arrivals", "recording_of", "scaled_arrivals"]
 
 _LARGEST_S = 1e9
+
+
+def recording_of(scenario: Scenario) -> Path | None:
+    """The file of recorded arrivals that ``scenario`` names; None where it names none, or one of fairmark's.
+
+    A relative path starts from the folder of the scenario file.
+    """
+    trace = scenario.arrivals.trace
+    embedded = trace is None or trace.startswith("fairmark:")
+    return None if trace is None or embedded else Path(scenario.source).parent / trace
 
 
 def read_arrivals(path: Path) -> tuple[int, ...]:

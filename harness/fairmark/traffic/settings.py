@@ -13,6 +13,7 @@ from fairmark.traffic.recorded import (
     arrivals_sha256,
     read_arrivals,
     read_embedded_arrivals,
+    recording_of,
     scaled_arrivals,
 )
 from fairmark.traffic.seeds import effective_seeds
@@ -181,6 +182,7 @@ def traffic_settings(
     *,
     repetition: int = 0,
     nonce: str | None = None,
+    recording: Path | None = None,
 ) -> TrafficSettings:
     """The traffic of one phase of a scenario.
 
@@ -189,6 +191,8 @@ def traffic_settings(
     Args:
         sample_count: rows of the sample library.
         repetition, nonce: see `fairmark.traffic.seeds.effective_seeds`.
+        recording: a copy of the recorded arrivals, which an audit has; None reads the file that the scenario
+            names.
 
     Raises:
         InputError: the settings cannot be planned; the message names the scenario's source and field.
@@ -209,7 +213,7 @@ def traffic_settings(
         same_index=run.same_index,
         process=arrivals.process,
         cv=arrivals.cv,
-        recorded_ns=None if arrivals.trace is None else _recorded_ns(scenario, arrivals.trace),
+        recorded_ns=None if arrivals.trace is None else _recorded_ns(scenario, arrivals.trace, recording),
     )
     _check(settings, scenario.source)
     return settings
@@ -219,16 +223,13 @@ def _or_all(count: int | None, sample_count: int) -> int:
     return sample_count if count is None else count
 
 
-def _recorded_ns(scenario: Scenario, name: str) -> tuple[int, ...]:
+def _recorded_ns(scenario: Scenario, name: str, copy: Path | None) -> tuple[int, ...]:
     """The pinned recording, at ``settings.target_qps`` where that is set, else at its own rate.
 
-    It is one of fairmark's, or a path relative to the scenario file. The scenario digest holds the
-    recording's digest, so that two recordings cannot pass for one scenario.
+    The scenario digest holds the recording's digest, so that two recordings cannot pass for one scenario.
     """
-    if name.startswith("fairmark:"):
-        arrivals_ns = read_embedded_arrivals(name)
-    else:
-        arrivals_ns = read_arrivals(Path(scenario.source).parent / name)
+    path = recording_of(scenario)
+    arrivals_ns = read_embedded_arrivals(name) if path is None else read_arrivals(copy or path)
     digest, stated = arrivals_sha256(arrivals_ns), scenario.arrivals.sha256
     if stated != digest:
         raise InputError(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 
@@ -24,7 +25,12 @@ _FEWEST_PLANNED = 32
 
 
 def warmup_plan(
-    scenario: Scenario, sample_count: int, *, repetition: int = 0, nonce: str | None = None
+    scenario: Scenario,
+    sample_count: int,
+    *,
+    repetition: int = 0,
+    nonce: str | None = None,
+    recording: Path | None = None,
 ) -> Plan:
     """Plan the warm-up of a performance phase, as long as it may become.
 
@@ -32,10 +38,15 @@ def warmup_plan(
     size, at its rate, with seeds derived by the label ``warmup``. Offline sends them as the samples of one
     query. Rows are taken in shuffled passes, so that none repeats before all were sent once.
 
+    Args:
+        repetition, nonce, recording: see `fairmark.traffic.settings.traffic_settings`.
+
     Raises:
         InputError: ``warmup.samples = "disjoint"`` and the performance set leaves no row over.
     """
-    measured = traffic_settings(scenario, "performance", sample_count, repetition=repetition, nonce=nonce)
+    measured = traffic_settings(
+        scenario, "performance", sample_count, repetition=repetition, nonce=nonce, recording=recording
+    )
     seeds = effective_seeds(scenario.seeds, repetition=repetition, nonce=nonce, label="warmup")
     count = _query_count(scenario)
     settings = replace(measured, seeds=seeds, min_query_count=count, min_duration_ns=0, sampling="equal")
