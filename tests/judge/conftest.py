@@ -139,7 +139,13 @@ def whole_record() -> dict[str, Any]:
             "nonce": None,
             "phases": [],
         },
-        "requests": None,
+        "requests": {
+            "sha256": digest,
+            "count": sum(QUERIES.values()),
+            "model": "m",
+            "stream": True,
+            "extra": {"cache_prompt": False, "cache_salt": "s", "return_token_ids": True},
+        },
         "sut": {
             "name": "http",
             "plugin": {},

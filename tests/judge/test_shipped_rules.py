@@ -82,6 +82,7 @@ BREAKS = {
     "no-overrides": {"/overrides": ["run.min_query_count=1"]},
     "warm-up-disjoint": {"/scenario/warmup/samples": "same"},
     "dialect-core": {"/sut/dialect": "acme-chat"},
+    "extra-known": {"/requests/extra": {"cache_prompt": False, "top_k": 1}},
     "accuracy-demanded": {"/scenario/accuracy/target": 0},
 }
 

@@ -52,6 +52,7 @@ def test_the_marked_rules_are_those_of_the_closed_set():
         "accuracy-demanded",
         "answers-hold-under-load",
         "dialect-core",
+        "extra-known",
         "no-overrides",
         "samples-pinned",
         "seeds-official",

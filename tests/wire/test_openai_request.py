@@ -66,7 +66,34 @@ def test_extra_stream_options_are_kept_beside_usage() -> None:
     assert body["stream_options"] == {"continuous_usage_stats": True, "include_usage": True}
 
 
-@pytest.mark.parametrize("name", ["temperature", "max_tokens", "max_completion_tokens", "stop", "model", "n"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "temperature",
+        "max_tokens",
+        "max_completion_tokens",
+        "stop",
+        "model",
+        "n",
+        "n_predict",
+        "truncate_prompt_tokens",
+        "min_tokens",
+        "stop_token_ids",
+        "logit_bias",
+        "frequency_penalty",
+        "presence_penalty",
+        "repetition_penalty",
+        "repeat_penalty",
+        "top_k",
+        "min_p",
+        "tools",
+        "response_format",
+        "best_of",
+        "max_new_tokens",
+        "grammar",
+        "chat_template",
+    ],
+)
 def test_extra_fields_cannot_override_the_scenario(name: str) -> None:
     with pytest.raises(InputError, match="would override the scenario") as caught:
         dialect("openai-chat").render(sample("x"), model="m", stream=False, extra={name: 1})

@@ -182,6 +182,8 @@ class TestRequests:
         assert b'"cache_prompt":false' in api().render(
             sample, model="", stream=False, extra={"cache_prompt": False}
         )
+        with pytest.raises(InputError, match=r"override the scenario \(got 'top_k'\)"):
+            api().render(sample, model="", stream=False, extra={"top_k": 1})
 
 
 class TestTemplates:

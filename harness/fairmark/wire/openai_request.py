@@ -21,29 +21,33 @@ __all__ = [
     "responses_body",
 ]
 
-# What the scenario decides must not be changed from the side of the system under test.
-_DECIDED: Final = frozenset(
-    {
-        "background",
-        "best_of",
-        "ignore_eos",
-        "input",
-        "instructions",
-        "max_completion_tokens",
-        "max_output_tokens",
-        "max_tokens",
-        "messages",
-        "model",
-        "n",
-        "previous_response_id",
-        "prompt",
-        "seed",
-        "stop",
-        "stream",
-        "temperature",
-        "top_p",
-    }
-)
+# What the scenario decides must not be changed from the side of the system under test, under any server's
+# name for it: OpenAI's, vLLM's, SGLang's, TGI's or llama.cpp's. The rule `extra-known` names what is harmless.
+_MODEL_AND_PROMPT: Final = """
+    add_generation_prompt chat_template continue_final_message documents echo input input_ids
+    instructions lora_adapters lora_path messages model previous_response_id prompt prompt_embeds suffix
+    text_input truncate_prompt_tokens truncation
+"""
+_LENGTH_AND_END: Final = """
+    ignore_eos include_stop_str_in_output max_completion_tokens max_length max_new_tokens
+    max_output_tokens max_tokens min_length min_new_tokens min_tokens n_indent n_keep n_predict
+    num_predict stop stop_regex stop_sequences stop_token_ids t_max_predict_ms
+"""
+_SAMPLING: Final = """
+    allowed_token_ids bad_words do_sample dry_allowed_length dry_base dry_multiplier dry_penalty_last_n
+    dry_sequence_breakers dynatemp_exponent dynatemp_range early_stopping frequency_penalty
+    length_penalty logit_bias min_keep min_p mirostat mirostat_eta mirostat_tau no_repeat_ngram_size
+    penalties presence_penalty repeat_last_n repeat_penalty repetition_penalty samplers seed temperature
+    thinking_budget_tokens top_k top_n_sigma top_p typical_p use_beam_search xtc_probability
+    xtc_threshold
+"""
+_FORM_AND_NUMBER: Final = """
+    background best_of ebnf function_call functions grammar guided_choice guided_decoding_backend
+    guided_grammar guided_json guided_regex guided_whitespace_pattern json_schema n n_cmpl
+    parallel_tool_calls prediction regex response_format sampling_params stream structural_tag
+    structured_outputs tool_choice tools
+"""
+_DECIDED: Final = frozenset(f"{_MODEL_AND_PROMPT} {_LENGTH_AND_END} {_SAMPLING} {_FORM_AND_NUMBER}".split())
 
 
 def chat_prompt(sample: Sample) -> dict[str, Any]:

@@ -19,7 +19,7 @@ from typing import Any, Final
 from fairmark.errors import InputError
 from fairmark.samples.sample import Sample
 from fairmark.scenario.model import Generation
-from fairmark.wire.openai_request import json_body
+from fairmark.wire.openai_request import json_body, refuse_override
 from fairmark.wire.openai_response import decode
 from fairmark.wire.response import Read, Response
 from fairmark.wire.template_answer import TemplateAnswer
@@ -82,8 +82,8 @@ class JsonTemplate:
         """See `fairmark.wire.dialects.Dialect.render`.
 
         Raises:
-            InputError: the template has no place for what the scenario asks, or the sample has nothing for
-                what the template asks.
+            InputError: the template has no place for what the scenario asks, the sample has nothing for what
+                the template asks, or ``extra`` names a field of the template or of the scenario.
         """
         self._refuse(sample, model, stream, extra)
         body = _filled(self._document["body"], _values(sample, model, stream), f"sample {sample.index}")
@@ -111,6 +111,7 @@ class JsonTemplate:
         taken = sorted(self._document["body"].keys() & extra.keys())
         if taken:
             raise InputError("is in the template already", field="extra", value=taken[0])
+        refuse_override(extra)
 
 
 def read_template(path: Path) -> dict[str, Any]:
