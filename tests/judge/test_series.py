@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import json
+from collections.abc import Callable
 from importlib import resources
 from typing import Any
 
@@ -12,7 +13,7 @@ from jsonschema import Draft202012Validator
 
 from fairmark.judge.judge import judge
 from fairmark.judge.rules import load_ruleset
-from fairmark.judge.series import judge_series, series_of, wanted_repetitions
+from fairmark.judge.series import incomplete, judge_series, series_of, wanted_repetitions
 
 Record = dict[str, Any]
 SCHEMA = json.loads(resources.files("fairmark.schemas").joinpath("series.schema.json").read_text("utf-8"))
@@ -27,6 +28,7 @@ def repetitions(record: Record) -> list[Record]:
     for number, each in enumerate(made):
         each["plan"]["repetition"] = number
         each["run_id"] = f"run-{number}"
+        each["series"] = "a" * 32
     return made
 
 
@@ -73,6 +75,48 @@ def test_the_best_of_several_is_not_the_series(repetitions: list[Record]) -> Non
     assert series(repetitions)["reasons"] == [
         "repetition 2 of 3 is missing",
         "repetition 3 is more than the 3 that were asked for",
+    ]
+
+
+def test_repetitions_of_several_series_are_no_series(repetitions: list[Record]) -> None:
+    repetitions[1]["series"] = "b" * 32
+    groups = series_of(repetitions)
+    assert [judge_series(group)["verdict"] for group in groups] == ["INVALID", "INVALID"]
+    assert incomplete(groups[0]) == ["repetition 1 of 3 is missing"]
+    assert incomplete(repetitions) == ["the repetitions are of 2 series, not of one"]
+
+
+def test_repetitions_that_were_run_alone_are_no_series(repetitions: list[Record]) -> None:
+    repetitions[0]["series"] = None
+    del repetitions[1]["series"], repetitions[2]["series"]
+    found = series(repetitions)
+    assert found["verdict"] == "INVALID"
+    assert found["reasons"] == [f"repetition {number} was run alone, in no series" for number in range(3)]
+
+
+def test_two_whole_series_are_two_results(repetitions: list[Record]) -> None:
+    others = copy.deepcopy(repetitions)
+    for each in others:
+        each["series"] = "b" * 32
+    fail(others[0], "INVALID", "too slow")
+    groups = series_of([*others, *repetitions])
+    assert [judge_series(group)["verdict"] for group in groups] == ["INVALID", "VALID"]
+
+
+CHANGES: dict[str, Callable[[Record], Any]] = {
+    "clock": lambda r: r.update(clock="virtual"),
+    "ruleset": lambda r: r["verdict"].update(ruleset="mine"),
+    "content of the ruleset": lambda r: r["verdict"].update(ruleset_sha256="0" * 64),
+}
+
+
+@pytest.mark.parametrize("changed", CHANGES)
+def test_another_clock_and_other_rules_make_no_series(repetitions: list[Record], changed: str) -> None:
+    CHANGES[changed](repetitions[2])
+    groups = series_of(repetitions)
+    assert [incomplete(group)[0] for group in groups] == [
+        "repetition 2 of 3 is missing",
+        "repetition 0 of 3 is missing",
     ]
 
 

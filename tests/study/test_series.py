@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Callable
 from contextlib import nullcontext
 from pathlib import Path
@@ -69,6 +70,9 @@ def test_all_hold_and_their_numbers_differ(series: Series, tmp_path: Path) -> No
     assert [record["plan"]["repetition"] for record in records] == [0, 1, 2, 3]
     assert records[0]["plan"]["seeds"] == records[0]["plan"]["base_seeds"]
     assert len({record["plan"]["sha256"] for record in records}) == 4
+    (series_id,) = {record["series"] for record in records}
+    assert series_id is not None
+    assert [record["attempts"] for record in records] == [1, 1, 1, 1]
     assert len(set(found["spread"]["performance"]["rates.qps"]["values"])) == 4
 
     kept = (tmp_path / "out" / "series.json").read_text()
@@ -95,6 +99,19 @@ def test_those_that_miss_a_tight_bound_are_named(series: Series) -> None:
         assert any(
             reason.startswith(f"repetition {number}: ") and "TTFT" in reason for reason in found["reasons"]
         )
+
+
+def test_repetitions_of_two_series_are_not_one(series: Series, tmp_path: Path) -> None:
+    _, records = series(500)
+    _, others = series(500, out=tmp_path / "again")
+    assert [record["attempts"] for record in others] == [2, 2, 2, 2]
+    shutil.rmtree(tmp_path / "out" / "repetition-1")
+    shutil.copytree(tmp_path / "again" / "repetition-1", tmp_path / "out" / "repetition-1")
+    said = [f.message for f in audit(tmp_path / "out").findings if f.severity == "error"]
+    assert said == ["its folder holds the repetitions of 2 runs, not of one"]
+    forged = {**others[1], "series": records[0]["series"]}
+    (tmp_path / "out" / "repetition-1" / "run.json").write_text(json.dumps(forged))
+    assert "audit.facts" in {f.id for f in audit(tmp_path / "out").findings}
 
 
 def test_a_stopped_series_is_not_valid(series: Series, tmp_path: Path) -> None:

@@ -146,7 +146,7 @@ def _check_repetitions(runs: Sequence[_Run]) -> None:
             raise InputError(
                 f"{lacking[0]} of {place_of(group[0])}",
                 field="RUNS",
-                accepted="every repetition that settings.repetitions asks for, the failed ones too",
+                accepted="every repetition of one series that settings.repetitions asks for, failed ones too",
             )
 
 

@@ -87,6 +87,7 @@ def job_facts(
         "plan": _plan(job),
         "requests": requests,
         "sut": {**job.sut_facts, **sut},
+        "series": job.series,
         "attempts": attempts,
     }
 

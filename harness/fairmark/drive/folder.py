@@ -46,6 +46,7 @@ def begin(job: Job) -> tuple[str, int]:
         scenario_digest=job.scenario.digest,
         mode=job.mode,
         utc=started_utc,
+        series=job.series,
     )
     return started_utc, attempts
 

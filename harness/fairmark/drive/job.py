@@ -47,6 +47,7 @@ class Job:
         sut_facts: who the SUT is: ``name``, ``plugin`` and ``options``.
         out: the run folder. It may exist and hold the SUT's logs, but no run.
         workspace: the folder of the attempts ledger.
+        series: the id that all repetitions of the run share; None for a run alone.
     """
 
     scenario: Scenario
@@ -59,6 +60,7 @@ class Job:
     out: Path
     workspace: Path
     repetition: int = 0
+    series: str | None = None
     nonce: str | None = None
     arrivals: bytes | None = None
 

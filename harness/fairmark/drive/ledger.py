@@ -1,4 +1,7 @@
-"""The attempts ledger: one line for every run that was started, so that best-of-N shows."""
+"""The attempts ledger: one line for every run that was started, so that best-of-N shows.
+
+The repetitions of a series, all of which must pass, are one attempt.
+"""
 
 from __future__ import annotations
 
@@ -21,14 +24,19 @@ def find_workspace(start: Path) -> Path:
     return next((p for p in (start, *start.parents) if (p / _MARKER).is_dir()), start)
 
 
-def record_attempt(workspace: Path, *, run_id: str, scenario_digest: str, mode: str, utc: str) -> int:
+def record_attempt(
+    workspace: Path, *, run_id: str, scenario_digest: str, mode: str, utc: str, series: str | None
+) -> int:
     """Add a line to the ledger and count the attempts at the same scenario, this one included.
+
+    Args:
+        series: the id that all repetitions of the run have, which count once; None for a run alone.
 
     Raises:
         InputError: the ledger cannot be written, or holds a line that is not one of its own.
     """
     path = workspace / LEDGER
-    line = {"utc": utc, "run_id": run_id, "scenario_digest": scenario_digest, "mode": mode}
+    line = {"utc": utc, "run_id": run_id, "scenario_digest": scenario_digest, "mode": mode, "series": series}
     try:
         with path.open("a+", encoding="utf-8") as file:
             fcntl.flock(file, fcntl.LOCK_EX)
@@ -38,12 +46,15 @@ def record_attempt(workspace: Path, *, run_id: str, scenario_digest: str, mode: 
             lines = file.read().splitlines()
     except OSError as error:
         raise InputError(f"cannot be written ({error.strerror})", source=path) from error
-    return sum(_digest(path, number, text) == scenario_digest for number, text in enumerate(lines, start=1))
+    tried = [_tried(path, number, text) for number, text in enumerate(lines, start=1)]
+    return len({attempt for digest, attempt in tried if digest == scenario_digest})
 
 
-def _digest(path: Path, number: int, text: str) -> str:
+def _tried(path: Path, number: int, text: str) -> tuple[str, str]:
+    """The scenario digest of a line, and which attempt it is of: its series, or one of its own."""
     try:
-        digest = json.loads(text)["scenario_digest"]
-    except (ValueError, KeyError, TypeError):
+        line = json.loads(text)
+        digest, series = line["scenario_digest"], line.get("series")
+    except (ValueError, KeyError, TypeError, AttributeError):
         raise InputError("is not a line of the attempts ledger", source=path, line=number) from None
-    return str(digest)
+    return str(digest), f"line {number}" if series is None else f"series {series}"

@@ -26,13 +26,16 @@ def wanted_repetitions(record: Record) -> int:
 def series_of(records: Iterable[Record]) -> list[list[Record]]:
     """The records that are repetitions of each other, for each run that asks for more than one.
 
-    Repetitions have the scenario digest, the mode, the settings and the SUT with its options in common.
+    Repetitions have the series id, the scenario digest, the mode, the settings, the clock, the SUT with its
+    options and the ruleset, where they have been judged, in common.
     """
     found: dict[str, list[Record]] = {}
     for record in records:
         if wanted_repetitions(record) > 1:
             sut = {name: record["sut"].get(name) for name in ("name", "plugin", "options")}
-            same = (record["scenario_digest"], record["mode"], record["scenario"]["settings"], sut)
+            rules = [record.get("verdict", {}).get(name) for name in ("ruleset", "ruleset_sha256")]
+            asked = [record[name] for name in ("scenario_digest", "mode", "clock")]
+            same = (record.get("series"), *asked, record["scenario"]["settings"], sut, rules)
             found.setdefault(repr(same), []).append(record)
     return [sorted(group, key=lambda r: int(r["plan"]["repetition"])) for group in found.values()]
 
@@ -72,13 +75,20 @@ def judge_series(records: Sequence[Record]) -> dict[str, Any]:
 
 
 def incomplete(records: Sequence[Record]) -> list[str]:
-    """What one of `series_of` lacks or has too much, a sentence for each repetition."""
+    """What one of `series_of` lacks or has too much, a sentence for each repetition.
+
+    The best of several series is none: all repetitions must be of one, which `fairmark run` gave an id.
+    """
     wanted = wanted_repetitions(records[0])
     held = [int(record["plan"]["repetition"]) for record in records]
     missing = sorted(set(range(wanted)) - set(held))
     twice = sorted({number for number in held if held.count(number) > 1})
     beyond = sorted({number for number in held if number >= wanted})
+    alone = sorted({n for n, record in zip(held, records, strict=True) if record.get("series") is None})
+    several = {record.get("series") for record in records} - {None}
     return [
+        *(f"repetition {number} was run alone, in no series" for number in alone),
+        *([f"the repetitions are of {len(several)} series, not of one"] if len(several) > 1 else []),
         *(f"repetition {number} of {wanted} is missing" for number in missing),
         *(f"repetition {number} is there more than once" for number in twice),
         *(f"repetition {number} is more than the {wanted} that were asked for" for number in beyond),

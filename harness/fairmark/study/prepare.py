@@ -43,6 +43,7 @@ class Prepared:
         references: the bytes of the accuracy reference file, or None if the scenario names none.
         arrivals: the bytes of the file of recorded arrivals, or None if the scenario names none.
         plans: one per phase: the counted ones in the order they run, and the warm-up unless it is empty.
+        series: the id that all repetitions share; None for a run alone.
     """
 
     scenario: Scenario
@@ -53,6 +54,7 @@ class Prepared:
     mode: RunMode
     repetition: int
     plans: Mapping[Phase, Plan]
+    series: str | None = None
 
     @property
     def repetitions(self) -> int:
@@ -71,6 +73,7 @@ def prepare(
     *,
     mode: RunMode = "performance",
     repetition: int = 0,
+    series: str | None = None,
     progress: Callable[[int], None] | None = None,
 ) -> Prepared:
     """Load a scenario with its samples and plan its traffic.
@@ -80,6 +83,7 @@ def prepare(
         overrides: ``--set`` assignments.
         mode: which phases to plan.
         repetition: 0 uses the scenario's own seeds; others derive fresh ones.
+        series: the id of the series that the repetition is one of.
         progress: called with the number of rows while a sample source is read for the first time.
 
     Raises:
@@ -103,6 +107,7 @@ def prepare(
         mode=mode,
         repetition=repetition,
         plans=plans,
+        series=series,
     )
 
 

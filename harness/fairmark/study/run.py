@@ -204,6 +204,7 @@ def _job(
         "out": out,
         "workspace": workspace,
         "repetition": prepared.repetition,
+        "series": prepared.series,
     }
     logs = out / "evidence" / "logs"
     traces = _traces(choice, out) if prepared.mode == "profile" else None

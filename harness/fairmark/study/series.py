@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, Final
+from uuid import uuid4
 
 from fairmark.drive.job import Calibration, Clock, Progress
 from fairmark.drive.stop import StopSignal
@@ -42,8 +43,9 @@ def run_series(
     """Run repetitions 0 to ``repetitions`` − 1, each into its own run folder below ``out``.
 
     Repetition 0 has the scenario's own seeds, the others seeds derived from them
-    (`fairmark.traffic.seeds`). One that does not hold does not end the series: how far they lie apart is
-    part of the result.
+    (`fairmark.traffic.seeds`). All have one fresh ``series`` id in their facts, so that nobody picks from the
+    repetitions of several. One that does not hold does not end the series: how far they lie apart is part of
+    the result.
 
     Args:
         out: a new folder; it gets ``repetition-<r>/`` and ``series.json``.
@@ -59,11 +61,12 @@ def run_series(
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise InputError("already holds something", source="--out", value=str(out), accepted="a new folder")
     records: list[dict[str, Any]] = []
+    series = uuid4().hex
     try:
         for number in range(repetitions):
             with narrate(number) as progress:
                 record = run_once(
-                    prepare(scenario, overrides, mode=mode, repetition=number),
+                    prepare(scenario, overrides, mode=mode, repetition=number, series=series),
                     choice,
                     out=out / f"repetition-{number}",
                     ruleset=ruleset,
