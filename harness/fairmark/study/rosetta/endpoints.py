@@ -7,7 +7,7 @@ from typing import Final
 import numpy as np
 
 from fairmark.measure.arrow import ABSENT, Flags, Int64s, present
-from fairmark.study.rosetta.figures import Figure, Floats, Quantity, Tool, absent, figure
+from fairmark.study.rosetta.figures import Figure, Floats, Quantity, Tool, absent, figure, rate
 from fairmark.study.rosetta.streams import TOKENS, Streams
 
 __all__ = ["ENDPOINTS", "tokens_after_first"]
@@ -69,19 +69,19 @@ def _rates(streams: Streams, done: Flags) -> list[Figure]:
     poisson = streams.terms.open_loop and streams.terms.process == "poisson" and len(issued) >= 2
     end = int(completed[int(np.argmax(issued))]) if poisson else int(completed.max())
     window_s = (end - int(phase.issued.min())) / 1e9
-    requests = (len(issued) - 1 if poisson else len(issued)) / window_s
+    requests = len(issued) - 1 if poisson else len(issued)
     n = phase.output_tokens[done]
-    rates = [figure("requests", "rate", "QPS", requests)]
+    rates = [rate("requests", "QPS", requests, window_s)]
     if not present(n).all():
         return [*rates, absent("output tokens", "rate", "TPS", _NO_COUNT)]
-    return [*rates, figure("output tokens", "rate", "TPS", int(n.sum()) / window_s)]
+    return [*rates, rate("output tokens", "TPS", int(n.sum()), window_s)]
 
 
 ENDPOINTS: Final = Tool(
     id="endpoints",
     title="MLCommons endpoints",
     version="ea332753",
-    proof="formula",
+    proof="run",
     figures=_figures,
     percentiles="the lower neighbour, an observed value (numpy, method lower)",
     differs={

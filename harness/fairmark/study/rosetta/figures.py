@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from fairmark.study.rosetta.streams import Streams
 
-__all__ = ["QUANTITIES", "UNITS", "Figure", "Floats", "Proof", "Quantity", "Tool", "absent", "figure"]
+__all__ = ["QUANTITIES", "UNITS", "Figure", "Floats", "Proof", "Quantity", "Tool", "absent", "figure", "rate"]
 
 Floats = npt.NDArray[np.float64]
 
@@ -75,6 +75,13 @@ def figure(quantity: Quantity, statistic: str, name: str, value: float) -> Figur
     if not math.isfinite(value):
         return absent(quantity, statistic, name, "division by zero in the tool's formula")
     return Figure(quantity, statistic, name, float(value))
+
+
+def rate(quantity: Quantity, name: str, amount: float, window_s: float) -> Figure:
+    """``amount`` over a window, which has no rate where it has no length."""
+    if window_s <= 0:
+        return absent(quantity, "rate", name, "the tool would divide by a window of no length")
+    return figure(quantity, "rate", name, amount / window_s)
 
 
 def absent(quantity: Quantity, statistic: str, name: str, reason: str) -> Figure:

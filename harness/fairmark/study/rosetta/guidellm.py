@@ -7,7 +7,7 @@ from typing import Final
 import numpy as np
 
 from fairmark.measure.arrow import Flags, present
-from fairmark.study.rosetta.figures import Figure, Floats, Quantity, Tool, absent, figure
+from fairmark.study.rosetta.figures import Figure, Floats, Quantity, Tool, absent, figure, rate
 from fairmark.study.rosetta.streams import TOKENS, Streams
 
 __all__ = ["GUIDELLM", "weighted_percentile"]
@@ -90,12 +90,12 @@ def _rates(streams: Streams, success: Flags, n: Floats, window_s: float) -> list
     """Means of the rate over time, which are totals over the window from first start to last end."""
     inputs = streams.phase.input_tokens[success]
     rates = [
-        figure("requests", "rate", "Requests/s mean", float(success.sum()) / window_s),
-        figure("output tokens", "rate", "Output tok/s mean", float(n.sum()) / window_s),
+        rate("requests", "Requests/s mean", float(success.sum()), window_s),
+        rate("output tokens", "Output tok/s mean", float(n.sum()), window_s),
     ]
     if present(inputs).all():
         both = float(inputs.sum() + n.sum())
-        return [*rates, figure("total tokens", "rate", "Total tok/s mean", both / window_s)]
+        return [*rates, rate("total tokens", "Total tok/s mean", both, window_s)]
     return [*rates, absent("total tokens", "rate", "Total tok/s mean", "the server told no input lengths")]
 
 
@@ -103,7 +103,7 @@ GUIDELLM: Final = Tool(
     id="guidellm",
     title="guidellm",
     version="0.8.1",
-    proof="formula",
+    proof="run",
     figures=_figures,
     percentiles="the value at which the cumulated weight reaches p",
     differs={

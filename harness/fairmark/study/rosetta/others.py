@@ -11,7 +11,7 @@ from typing import Final
 import numpy as np
 
 from fairmark.measure.arrow import Flags, Int64s, present
-from fairmark.study.rosetta.figures import Figure, Floats, Quantity, Tool, absent, figure
+from fairmark.study.rosetta.figures import Figure, Floats, Quantity, Tool, absent, figure, rate
 from fairmark.study.rosetta.streams import TOKENS, Streams
 
 __all__ = ["AIPERF", "GENAI_BENCH", "INFERENCE_PERF", "LLMPERF", "SGLANG"]
@@ -45,15 +45,15 @@ def _counted(streams: Streams, success: Flags, window_s: float) -> list[Figure]:
     """The number of successes, and rates over ``window_s``."""
     figures = [
         figure("completed", "count", "requests", float(success.sum())),
-        figure("requests", "rate", "requests/s", int(success.sum()) / window_s),
+        rate("requests", "requests/s", int(success.sum()), window_s),
     ]
     n, inputs = streams.phase.output_tokens[success], streams.phase.input_tokens[success]
     if not present(n).all():
         return [*figures, absent("output tokens", "rate", "output tokens/s", _NO_COUNT)]
-    figures.append(figure("output tokens", "rate", "output tokens/s", int(n.sum()) / window_s))
+    figures.append(rate("output tokens", "output tokens/s", int(n.sum()), window_s))
     if present(inputs).all():
         both = int(inputs.sum() + n.sum())
-        figures.append(figure("total tokens", "rate", "total tokens/s", both / window_s))
+        figures.append(rate("total tokens", "total tokens/s", both, window_s))
     return figures
 
 

@@ -55,16 +55,15 @@ def rosetta(
     unknown = [name for name in tools if name not in TOOLS]
     if unknown:
         raise InputError("no such tool", field="--tool", value=unknown[0], accepted=", ".join(TOOLS))
-    if phase not in record["metrics"]:
-        accepted = ", ".join(record["metrics"]) or "a run that got as far as a counted phase"
+    measured = record.get("metrics") or {}
+    if phase not in measured:
+        accepted = ", ".join(measured) or "a run that got as far as a counted phase"
         raise InputError("the run has no such phase", field="--phase", value=phase, accepted=accepted)
     streams = read_streams(evidence, read_terms(record["scenario"]), phase)
     if not len(streams):
         raise InputError("nothing was issued in this phase", field="--phase", value=phase)
     chosen = [TOOLS[name] for name in tools or TOOLS]
-    return Rosetta(
-        phase, ours(record["metrics"][phase]), [Column(tool, tool.figures(streams)) for tool in chosen]
-    )
+    return Rosetta(phase, ours(measured[phase]), [Column(tool, tool.figures(streams)) for tool in chosen])
 
 
 def rosetta_document(result: Rosetta) -> dict[str, Any]:

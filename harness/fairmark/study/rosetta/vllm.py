@@ -7,7 +7,7 @@ from typing import Final
 import numpy as np
 
 from fairmark.measure.arrow import Flags, Int64s, present
-from fairmark.study.rosetta.figures import Figure, Floats, Quantity, Tool, absent, figure
+from fairmark.study.rosetta.figures import Figure, Floats, Quantity, Tool, absent, figure, rate
 from fairmark.study.rosetta.streams import CHOICES, Streams
 
 __all__ = ["VLLM", "request_seconds"]
@@ -66,7 +66,7 @@ def _throughput(streams: Streams, success: Flags, n: Int64s | None) -> list[Figu
     """Over the wall time from the first start to the last end, failures' time included."""
     duration_s = (int(streams.phase.done.max()) - int(streams.phase.issued.min())) / 1e9
     names = ("Output token throughput (tok/s)", "Total token throughput (tok/s)")
-    requests = figure("requests", "rate", "Request throughput (req/s)", int(success.sum()) / duration_s)
+    requests = rate("requests", "Request throughput (req/s)", int(success.sum()), duration_s)
     inputs = streams.phase.input_tokens[success]
     if n is None:
         return [
@@ -74,18 +74,18 @@ def _throughput(streams: Streams, success: Flags, n: Int64s | None) -> list[Figu
             absent("output tokens", "rate", names[0], NO_COUNT),
             absent("total tokens", "rate", names[1], NO_COUNT),
         ]
-    output = figure("output tokens", "rate", names[0], int(n.sum()) / duration_s)
+    output = rate("output tokens", names[0], int(n.sum()), duration_s)
     if not present(inputs).all():
         return [requests, output, absent("total tokens", "rate", names[1], NO_COUNT)]
     both = int(inputs.sum()) + int(n.sum())
-    return [requests, output, figure("total tokens", "rate", names[1], both / duration_s)]
+    return [requests, output, rate("total tokens", names[1], both, duration_s)]
 
 
 VLLM: Final = Tool(
     id="vllm",
     title="vLLM bench serve",
     version="0.32.0",
-    proof="formula",
+    proof="run",
     figures=_figures,
     percentiles="interpolated between neighbours (numpy)",
     differs={
