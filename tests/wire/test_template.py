@@ -99,6 +99,12 @@ class TestAnswers:
         response = streamed(wire, *documents, template=template)
         assert (response.output_tokens, response.flags) == (1, ("no_end_marker",))
 
+    def test_output_after_the_finish_reason_is_told(self, wire: Any) -> None:
+        template = api(events={**NATIVE["events"], "end": "[DONE]"})
+        for late in ({"content": "b"}, {"tokens": [1]}):
+            response = streamed(wire, {"content": "a", "stop_type": "eos"}, late, template=template)
+            assert response.flags == ("no_end_marker", "tokens_after_finish")
+
     @pytest.mark.parametrize(
         ("documents", "failure"),
         [
@@ -233,6 +239,16 @@ class TestTemplates:
             file.write_text(content)
         with pytest.raises(InputError, match="no readable JSON"):
             read_template(file)
+
+    @pytest.mark.parametrize("levels", [63, 400, 100_000])
+    @pytest.mark.parametrize("pair", ["[]", '{"a":}'], ids=["lists", "objects"])
+    def test_nesting_beyond_reason_is_refused(self, tmp_path: Path, levels: int, pair: str) -> None:
+        deep = pair[:-1] * levels + "0" + pair[-1] * levels
+        file = tmp_path / "own.json"
+        file.write_text(json.dumps({**NATIVE, "body": {"deep": 0}}).replace('"deep": 0', f'"deep": {deep}'))
+        with pytest.raises(InputError, match="nested too deeply") as caught:
+            read_template(file)
+        assert (caught.value.source, caught.value.accepted) == (str(file), "at most 64 levels")
 
     def test_the_digest_is_that_of_the_content(self, tmp_path: Path) -> None:
         file = tmp_path / "own.json"

@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from importlib import resources
 from pathlib import Path
@@ -44,6 +44,8 @@ _SETTINGS: Final[Mapping[str, str]] = {
 _UNSET: Final = Generation()
 _NAMES: Final = ("model", "prompt", "messages", "token_ids", "data", "stream", *_SETTINGS)
 _LEFT_OUT: Final = object()
+_MOST_LEVELS: Final = 64
+"""Of lists and objects within each other; what reads and writes a template goes through them recursively."""
 
 
 class JsonTemplate:
@@ -124,6 +126,8 @@ def read_template(path: Path) -> dict[str, Any]:
         document = json.loads(path.read_bytes())
     except (OSError, ValueError) as error:
         raise InputError(f"is no readable JSON: {error}", source=path, field="template") from error
+    except RecursionError as error:
+        raise _too_deep(str(path)) from error
     check_template(document, source=str(path))
     checked: dict[str, Any] = document
     return checked
@@ -133,8 +137,13 @@ def check_template(document: Any, *, source: str) -> None:
     """Check a template.
 
     Raises:
-        InputError: it breaks its schema, or has a placeholder that nothing stands for.
+        InputError: it breaks its schema, is nested too deeply, or has a placeholder that nothing stands for.
     """
+    level = [document]
+    for _ in range(_MOST_LEVELS):
+        level = [inner for value in level for inner in _held(value)]
+    if level:
+        raise _too_deep(source)
     errors = sorted(_validator().iter_errors(document), key=lambda e: list(map(str, e.absolute_path)))
     if errors:
         field = ".".join(map(str, errors[0].absolute_path)) or "template"
@@ -163,6 +172,18 @@ def _validator() -> Any:
 
     text = resources.files("fairmark.schemas").joinpath("http-template.schema.json").read_text("utf-8")
     return Draft202012Validator(json.loads(text))
+
+
+def _held(value: Any) -> Iterable[Any]:
+    if isinstance(value, Mapping):
+        return value.values()
+    return value if isinstance(value, list) else ()
+
+
+def _too_deep(source: str) -> InputError:
+    return InputError(
+        "is nested too deeply", source=source, field="template", accepted=f"at most {_MOST_LEVELS} levels"
+    )
 
 
 def _placeholders(value: Any) -> Iterator[str]:

@@ -41,6 +41,8 @@ class TemplateAnswer(GrowingAnswer):
         text = self._text(document)
         ids = self._at(document, "token_ids")
         kind, n_tokens = self._take_output(text, ids)
+        if kind is not None and self.finish_reason is not None:
+            self.flags.add("tokens_after_finish")
         reason = self._reason(document)
         if reason is not None:
             self.finish_reason = reason
