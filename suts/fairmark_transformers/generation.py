@@ -49,20 +49,31 @@ class Generation:
         return ids
 
     def answer(self, batch: Sequence[Request], wanted: Answering) -> None:
-        """Generate for the whole batch at once; every token is reported when the device has made it."""
+        """Generate for the whole batch at once; every token is reported when the device has made it.
+
+        Where a long prompt and a long answer of different rows exceed the context together, it is answered
+        in parts.
+        """
+        for part in self._parts(batch):
+            self._answer(part, wanted)
+
+    def _answer(self, batch: Sequence[Request], wanted: Answering) -> None:
         import torch
         from transformers import StoppingCriteriaList
 
-        # All samples of a run ask for the same.
+        # All samples of a run ask for the same, but for the length.
         asked = batch[0].sample.generation
-        limit = self._limit(batch)
-        rows = [_Row(request, self._tokenizer, self._ends, limit) for request in batch]
+        limits = self._limits(batch)
+        rows = [
+            _Row(request, self._tokenizer, self._ends, limit)
+            for request, limit in zip(batch, limits, strict=True)
+        ]
         if asked.seed is not None:
             torch.manual_seed(asked.seed)
         with torch.inference_mode():
             self._generate(
                 [request.token_ids for request in batch],
-                limit,
+                max(limits),
                 StoppingCriteriaList([_watch(rows, wanted)]),
                 **_sampling(asked),
             )
@@ -88,13 +99,33 @@ class Generation:
         )
         return list(rendered["input_ids"])
 
-    def _limit(self, batch: Sequence[Request]) -> int:
-        asked = batch[0].sample.generation.max_output_tokens
-        if asked is not None:
-            return asked
+    def _parts(self, batch: Sequence[Request]) -> list[list[Request]]:
+        """The batch in order, cut so that the longest prompt leaves room for the longest answer of a part.
+
+        A row that has ended is carried on with padding, at positions that a model may not have.
+        """
+        parts: list[list[Request]] = []
+        for request in batch:
+            if parts and self._fits([*parts[-1], request]):
+                parts[-1].append(request)
+            else:
+                parts.append([request])
+        return parts
+
+    def _fits(self, batch: Sequence[Request]) -> bool:
         if self._context_tokens is None:
-            raise ValueError("the model states no context length: set generation.max_output_tokens")
-        return self._context_tokens - max(len(request.token_ids) for request in batch)
+            return True
+        return _longest_prompt(batch) + max(self._limits(batch)) <= self._context_tokens
+
+    def _limits(self, batch: Sequence[Request]) -> list[int]:
+        """How many tokens each row may have; without a limit of its own, what the longest prompt leaves."""
+        asked = [request.sample.generation.max_output_tokens for request in batch]
+        if self._context_tokens is None:
+            if None in asked:
+                raise ValueError("the model states no context length: set generation.max_output_tokens")
+            return [limit for limit in asked if limit is not None]
+        room = self._context_tokens - _longest_prompt(batch)
+        return [room if limit is None else limit for limit in asked]
 
     def _generate(self, prompts: Sequence[Sequence[int]], limit: int, watch: Any, **sampling: Any) -> None:
         """Left-padded: the next token follows the last of every row."""
@@ -142,6 +173,10 @@ class _Row:
         if ended:
             usage = Usage(len(self._request.token_ids), self._count, cached_tokens=0)
             self._request.end(Done("stop" if stopped else "length", usage))
+
+
+def _longest_prompt(batch: Sequence[Request]) -> int:
+    return max(len(request.token_ids) for request in batch)
 
 
 def _watch(rows: Sequence[_Row], wanted: Answering) -> Any:

@@ -63,7 +63,7 @@ class VllmSUT(fairmark.AsyncSUT):
         super().__init__(options)
         self.max_in_flight = options.max_in_flight
         self._engine: Any = None
-        self._params: Any = None
+        self._params: dict[int, Any] = {}
         self._prompts: dict[int, Sequence[int]] = {}
         self._numbers = itertools.count()
         self._processes: list[psutil.Process] = []
@@ -125,15 +125,16 @@ class VllmSUT(fairmark.AsyncSUT):
         tokenizer = self._engine.get_tokenizer()
         for sample in samples:
             self._prompts[sample.index] = _token_ids(tokenizer, sample)
-        if samples:
-            self._params = _sampling(samples[0].generation)
+            # Rows may have limits of their own.
+            self._params[sample.index] = _sampling(sample.generation)
 
     async def generate(self, sample: Sample) -> AsyncIterator[Event]:
         """Hand the prompt to the engine and pass its tokens on as they come."""
         # Said to be tokens, it is not looked at again by vLLM's tokeniser.
         prompt = {"type": "token", "prompt_token_ids": self._prompts[sample.index]}
+        params = self._params[sample.index]
         generated = 0
-        async for output in self._engine.generate(prompt, self._params, str(next(self._numbers))):
+        async for output in self._engine.generate(prompt, params, str(next(self._numbers))):
             (answer,) = output.outputs
             generated += len(answer.token_ids)
             if answer.token_ids or answer.text:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -121,6 +122,36 @@ def test_ignore_eos_goes_on_to_the_limit(opened: Open, early_ending: tuple[Path,
         assert len(ids(events)) == 12
         assert isinstance(events[-1], Done)
         assert events[-1].finish_reason == "length"
+
+
+def test_each_row_ends_at_its_own_limit(opened: Open) -> None:
+    free = answers(opened(), samples(TEXTS, Generation(max_output_tokens=12, ignore_eos=True)))
+    limits = (3, 12, 1, 7)
+    asked = [
+        replace(sample, generation=Generation(max_output_tokens=limit, ignore_eos=True))
+        for sample, limit in zip(samples(TEXTS), limits, strict=True)
+    ]
+    for events, whole, limit in zip(answers(opened(max_batch=4), asked), free, limits, strict=True):
+        assert ids(events) == ids(whole)[:limit]
+        assert isinstance(events[-1], Done)
+        assert events[-1].finish_reason == "length"
+
+
+def test_a_long_prompt_and_a_long_answer_that_exceed_the_context_together_are_both_answered(
+    transformers: Any, tokenizer: Any, opened: Open, tmp_path: Path
+) -> None:
+    config = transformers.GPT2Config(
+        vocab_size=384, n_positions=48, n_embd=16, n_layer=1, n_head=2, bos_token_id=0, eos_token_id=1
+    )
+    transformers.GPT2LMHeadModel(config).save_pretrained(tmp_path)
+    tokenizer.save_pretrained(tmp_path)
+    lengths = ((44, 4), (4, 40), (40, 8))
+    asked = [
+        Sample(i, {}, None, Generation(max_output_tokens=limit, ignore_eos=True), token_ids=[5] * prompt)
+        for i, (prompt, limit) in enumerate(lengths)
+    ]
+    for events, (prompt, limit) in zip(answers(opened(tmp_path, max_batch=4), asked), lengths, strict=True):
+        assert events[-1] == Done("length", Usage(prompt, limit, cached_tokens=0))
 
 
 def test_one_token_is_an_answer(opened: Open) -> None:

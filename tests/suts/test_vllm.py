@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import importlib.util
 import json
@@ -11,14 +12,17 @@ import stat
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import psutil
 import pytest
 
+from fairmark import Chunk, Done, Sample
 from fairmark.errors import InputError, SutError
+from fairmark.scenario.model import Generation
 from fairmark.sut.options import parse_options
 from fairmark_vllm import VllmServeSUT, VllmSUT
 from fairmark_vllm.model import find_model, weights_sha256
@@ -75,6 +79,41 @@ def python(tmp_path: Path) -> Callable[[str], str]:
         return str(path)
 
     return make
+
+
+def test_each_sample_is_generated_as_it_asks(model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    params = ModuleType("vllm.sampling_params")
+    params.RequestOutputKind = SimpleNamespace(DELTA="delta")  # type: ignore[attr-defined]
+    vllm = ModuleType("vllm")
+    vllm.SamplingParams = SimpleNamespace  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "vllm", vllm)
+    monkeypatch.setitem(sys.modules, "vllm.sampling_params", params)
+    limits = []
+
+    class Engine:
+        def get_tokenizer(self) -> None:
+            return None
+
+        async def generate(self, prompt: Any, params: Any, _: str) -> AsyncIterator[Any]:
+            limits.append(params.max_tokens)
+            answer = SimpleNamespace(token_ids=[1], text="a", finish_reason="length")
+            ids = prompt["prompt_token_ids"]
+            yield SimpleNamespace(outputs=[answer], finished=True, prompt_token_ids=ids, num_cached_tokens=0)
+
+    sut = VllmSUT(VllmSUT.Options(model=str(model)))
+    sut._engine = Engine()
+    samples = [
+        Sample(i, {}, None, Generation(max_output_tokens=n), token_ids=(7,)) for i, n in enumerate((3, 9))
+    ]
+    sut.load(samples[:1])
+    sut.load(samples[1:])
+
+    async def ask() -> None:
+        for sample in (*samples, samples[0]):
+            assert [type(event) async for event in sut.generate(sample)] == [Chunk, Done]
+
+    asyncio.run(ask())
+    assert limits == [3, 9, 3]
 
 
 def serve(tmp_path: Path, **options: Any) -> VllmServeSUT:
