@@ -122,6 +122,7 @@ class LoopPhase:
         self._sender = sender
         self._inner = PhaseLoop(part, policy, sender, pacer=pacer, sent_last=flush)
         self._loop = asyncio.get_running_loop()
+        self._given_up: set[int] = set()
         self.pacer_name = self._inner.pacer_name
         self.answering = -1
 
@@ -146,7 +147,10 @@ class LoopPhase:
         self._loop.call_soon_threadsafe(self._inner.stop, reason)
 
     def give_up(self, seq: int, now: int, kind: str) -> None:
-        """End ``seq`` as a failure of ``kind`` unless it has ended."""
+        """End ``seq`` as a failure of ``kind`` unless it has ended; a blocked loop is told once."""
+        if seq in self._given_up:
+            return
+        self._given_up.add(seq)
         self._loop.call_soon_threadsafe(self._sender.give_up, seq, now, kind)
 
 

@@ -67,7 +67,6 @@ class LoopStreamPhase:
         await asyncio.sleep(max(0, epoch_ns - monotonic_ns() - _EARLY_NS) / 1e9)
         wait_until(epoch_ns, self._stopped)
         reason = await self._issue_all(epoch_ns)
-        self.answering = -1
         self.stopped_ns = monotonic_ns()
         self._flush()
         reason = self._forced or reason
@@ -115,6 +114,10 @@ class LoopStreamPhase:
                     sink.no_end(seq)
             except BaseException as error:  # noqa: BLE001 - recorded as the query's failure
                 self._raised(seq, error)
+            # An interruption that comes from here on is too late, and must not hit the turn of the loop.
+            self.answering = -1
+            if self._interrupted:
+                self._recover()
             if count >= units or now - epoch_ns >= until_ns:
                 reason = self._limits.end(count, total, now - epoch_ns)
                 if reason:
@@ -124,14 +127,17 @@ class LoopStreamPhase:
 
     def _raised(self, seq: int, error: BaseException) -> None:
         """Only what the driver gave up on is interrupted by it; otherwise the engine did it itself."""
-        if self._interrupted:
-            self._interrupted = False
-            assert self._task is not None
-            self._task.uncancel()
         if not (isinstance(error, asyncio.CancelledError) and self._sink.state[seq] == GIVEN_UP):
             self._sink.raised(seq, error)
 
+    def _recover(self) -> None:
+        """The interruption has been delivered, whether or not the generator let it through."""
+        self._interrupted = False
+        assert self._task is not None
+        self._task.uncancel()
+
     def _interrupt(self, seq: int) -> None:
+        """Runs on the loop, so that a query that is being answered now is one that waits in its generator."""
         if self.answering == seq and self._task is not None:
             self._interrupted = True
             self._task.cancel()
