@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import sys
+import threading
 import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
@@ -36,12 +37,23 @@ def freeze_heap() -> None:
     gc.disable()
 
 
-def _waited_ns() -> int:
-    """How long this process's first thread has waited for a core since it began; 0 where nobody counts."""
+_SCHEDSTAT: Final = Path("/proc/self/schedstat")
+
+
+def _wanted_ns() -> int | None:
+    """How long the main thread has used a core or waited for one since it began; None where nobody counts.
+
+    The waits are those of proc(5) schedstat, which has zeros only where the kernel does not count.
+    """
     try:
-        return int(Path("/proc/self/schedstat").read_text(encoding="ascii").split()[1])
+        used_ns, waited_ns = map(int, _SCHEDSTAT.read_text(encoding="ascii").split()[:2])
     except OSError:
-        return 0
+        return None
+    main = threading.main_thread().ident
+    if not used_ns or main is None or not hasattr(time, "pthread_getcpuclockid"):
+        return None
+    # The clock, and not the first figure of the file: that one stands still between ticks of the scheduler.
+    return time.clock_gettime_ns(time.pthread_getcpuclockid(main)) + waited_ns
 
 
 class Health:
@@ -69,14 +81,15 @@ class Health:
         self._pause_began_ns = 0
         self._pauses: deque[tuple[int, int]] = deque()
         self._sampled_ns = 0
-        self._cpu_ns = self._waited_ns = 0
+        self._cpu_ns = 0
+        self._wanted_ns: int | None = None
         self._steal_s = 0.0
 
     def start(self) -> None:
         """Begin watching."""
         gc.callbacks.append(self._collecting)
         self._sampled_ns, self._cpu_ns = monotonic_ns(), time.process_time_ns()
-        self._steal_s, self._waited_ns = self._stolen_s(), _waited_ns()
+        self._steal_s, self._wanted_ns = self._stolen_s(), _wanted_ns()
         if self._loop is not None:
             self._start_beats(self._loop)
 
@@ -107,7 +120,9 @@ class Health:
         self._log_pauses()
 
     def sample(self, now: int) -> None:
-        """Once a second: CPU used, used or waited for, and stolen by the hypervisor; memory; the gauges."""
+        """Once a second: CPU used by the process, used or waited for by its main thread (left out where waits
+        are not counted), and stolen by the hypervisor; memory; the gauges.
+        """
         if now - self._sampled_ns >= _SAMPLE_NS:
             self._write(now)
 
@@ -115,17 +130,16 @@ class Health:
         elapsed_ns = now - self._sampled_ns
         cpu_ns, steal_s = time.process_time_ns(), self._stolen_s()
         self._log.health("cpu_fraction", now, (cpu_ns - self._cpu_ns) / elapsed_ns)
-        waited_ns = _waited_ns()
-        self._log.health(
-            "busy_fraction", now, (cpu_ns - self._cpu_ns + waited_ns - self._waited_ns) / elapsed_ns
-        )
+        wanted_ns = _wanted_ns()
+        if wanted_ns is not None and self._wanted_ns is not None:
+            self._log.health("busy_fraction", now, (wanted_ns - self._wanted_ns) / elapsed_ns)
         self._log.health("steal_fraction", now, (steal_s - self._steal_s) / (elapsed_ns / 1e9))
         self._log.health("resident_bytes", now, psutil.Process().memory_info().rss)
         for name, gauge in self._gauges.items():
             self._log.health(name, now, gauge())
         self._log_pauses()
         self._sampled_ns, self._cpu_ns, self._steal_s = now, cpu_ns, steal_s
-        self._waited_ns = waited_ns
+        self._wanted_ns = wanted_ns
 
     def stalled(self, now: int, late_ns: int) -> None:
         """Something that was due ran ``late_ns`` late; short delays are no stalls."""

@@ -79,7 +79,7 @@ def client(
             "stalled_share": "the window has no length",
             "gc_pause_max_ns": "no pause was recorded",
             "cpu_max": "not sampled in the window",
-            "saturated_share": "not sampled in the window",
+            "saturated_share": "not sampled in the window, or the host does not count waits for a core",
             "steal_max": "not sampled in the window",
             "ceiling_qps": "this client was not calibrated",
             "ceiling_share": "this client was not calibrated",
@@ -142,7 +142,9 @@ def _stalled_share(inside: pa.Table, phase: Phase, workers: int, limit_ns: int) 
 
 
 def _saturated_share(sampled: pa.Table, phase: Phase) -> float | None:
-    """Share of the time in which a worker wanted more than 90 % of a core; of the worker with the most."""
+    """Share of the time in which a worker's main thread wanted more than 90 % of a core; of the worker with
+    the most.
+    """
     cpu = select(sampled, kinds(sampled, "name", "busy_fraction"))
     t_ns, worker, used = int64s(cpu, "t_ns"), int64s(cpu, "worker"), cpu["value"].to_numpy()
     shares = []
