@@ -9,8 +9,10 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import fairmark
+from fairmark.wire.request_headers import check_headers
 from fairmark.wire.template import TEMPLATE, JsonTemplate, read_template
 from fairmark_http.client import BaseUrl, get_json, refuse_proxy, split_url
+from fairmark_http.secrets import carries_secret, secret_fields
 
 __all__ = ["DIALECTS", "HttpSUT"]
 
@@ -21,8 +23,6 @@ DIALECTS: Mapping[str, tuple[str, str]] = {
     "embeddings": ("openai-embeddings", "/embeddings"),
 }
 """For each ``api`` of OpenAI's: the wire dialect and its path under the base URL's ``/v1``."""
-
-_SECRET = frozenset({"authorization", "proxy-authorization", "cookie", "api-key", "x-api-key"})
 
 
 class HttpSUT(fairmark.WireSUT):
@@ -56,15 +56,17 @@ class HttpSUT(fairmark.WireSUT):
             """Refuse what can never work."""
             if not self.base_url:
                 raise ValueError("base_url names no server")
-            for url in self.base_url:
-                split_url(url)
-            if len(set(self.base_url)) < len(self.base_url):
+            if len({split_url(url) for url in self.base_url}) < len(self.base_url):
                 raise ValueError("base_url names a server twice")
             if (self.api == "template") != (self.template is not None):
                 raise ValueError("api=template and template=FILE need each other")
             for name in self.headers:
-                if name.lower() in _SECRET:
+                if carries_secret(name):
                     raise ValueError(f"headers are recorded; give {name} its value by headers_env")
+            check_headers(self.headers)
+            check_headers(dict.fromkeys(self.headers_env, ""), field="headers_env")
+            for name in secret_fields(self.extra):
+                raise ValueError(f"extra is recorded, and {name} would be; give a secret by headers_env")
             if self.max_in_flight < 1:
                 raise ValueError("max_in_flight must be at least 1")
 
@@ -76,6 +78,13 @@ class HttpSUT(fairmark.WireSUT):
             self.dialect = DIALECTS[options.api][0]
         else:
             self.dialect, self.template = TEMPLATE, read_template(options.template)
+            for name in secret_fields(self.template["body"]):
+                raise fairmark.InputError(
+                    "a template is recorded, and the value of this would be",
+                    source=options.template,
+                    field=f"body: {name}",
+                    accepted="a secret in a header, by headers_env",
+                )
         self.model = options.model or ""
         self.stream = options.stream and options.api != "embeddings"
         self.max_in_flight = options.max_in_flight
@@ -160,4 +169,5 @@ def _variable(name: str, field: str) -> str:
     value = os.environ.get(name)
     if not value:
         raise fairmark.InputError("the environment variable is not set", source="-o", field=field, value=name)
+    check_headers({name: value}, field=field)
     return value

@@ -23,6 +23,8 @@ class Everything:
     api: Literal["chat", "completions"] = "chat"
     tags: tuple[str, ...] = ()
     headers: Mapping[str, str] = field(default_factory=dict)
+    limits: Mapping[str, int] = field(default_factory=dict)
+    anything: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if self.batch < 1:
@@ -55,12 +57,20 @@ def test_numbers_and_switches_survive_a_round_trip(batch: int, rate: float, stre
     ("assignments", "field_name", "words"),
     [
         (["batch=2"], "model", "is required by my-engine"),
-        (["model=m", "speed=3"], "speed", "accepted: model, batch, rate, stream, api, tags, headers"),
+        (
+            ["model=m", "speed=3"],
+            "speed",
+            "accepted: model, batch, rate, stream, api, tags, headers, limits, anything",
+        ),
         (["model=m", "model=n"], "model", "is given twice"),
         (["model=m", "batch=two"], "batch", "accepted: int"),
         (["model=m", "stream=maybe"], "stream", "accepted: bool"),
         (["model=m", "api=grpc"], "api", "accepted: chat | completions"),
-        (["model=m", "headers=[1]"], "headers", "accepted: JSON object"),
+        (["model=m", "headers=[1]"], "headers", "accepted: JSON object of str"),
+        (["model=m", 'headers={"A": 1}'], "headers", "accepted: JSON object of str"),
+        (["model=m", 'headers={"A": null}'], "headers", "accepted: JSON object of str"),
+        (["model=m", 'limits={"A": true}'], "limits", "accepted: JSON object of int"),
+        (["model=m", 'anything={"A": NaN}'], "anything", "accepted: JSON object"),
         (["model=m", "batch=0"], None, "batch must be at least 1"),
         (["model"], None, "accepted: NAME=VALUE"),
     ],
@@ -93,4 +103,6 @@ def test_the_record_is_plain_json() -> None:
         "api": "chat",
         "tags": ["x", "y"],
         "headers": {},
+        "limits": {},
+        "anything": {},
     }

@@ -8,6 +8,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -81,9 +82,10 @@ def test_several_servers_must_all_serve_the_model() -> None:
             make(f"base_url={many},{one}").open()
         with pytest.raises(SutError, match=f"{one} does not serve 'first'"):
             make(f"base_url={many},{one}", "model=first").open()
-        sut = make(f"base_url={many},{many}/v1", "model=second")
-        sut.open()
-        assert [e.url for e in sut.endpoints()] == [f"{many}/v1/chat/completions"] * 2
+        with server(MODELS) as (more, _):
+            sut = make(f"base_url={many},{more}/v1", "model=second")
+            sut.open()
+            assert [e.url for e in sut.endpoints()] == [f"{url}/v1/chat/completions" for url in (many, more)]
 
 
 @pytest.mark.parametrize(
@@ -102,16 +104,57 @@ def test_other_apis_have_their_paths(api: str, path: str, name: str) -> None:
     ("options", "words"),
     [
         (["base_url=http://h,http://h"], "twice"),
+        (["base_url=http://h,http://h:80/v1/"], "twice"),
         (["base_url="], "base_url"),
         (["base_url=http://h", "api=template"], "need each other"),
         (["base_url=http://h", "template=x.json"], "need each other"),
         (["base_url=http://h", 'headers={"X-API-Key":"s3cret"}'], "X-API-Key its value by headers_env"),
         (["base_url=http://h", 'headers={"Authorization":"s3cret"}'], "headers are recorded"),
+        (["base_url=http://h", 'headers={"X-Acme-Token":"s3cret"}'], "X-Acme-Token its value by headers_env"),
+        (["base_url=http://h", 'headers={"X-Proxy-Auth":"s3cret"}'], "X-Proxy-Auth its value by headers_env"),
+        (["base_url=http://h", 'headers={"X-Note":"s3cret\\n"}'], "X-Note has characters"),
+        (["base_url=http://h", 'headers={"X Note":"s3cret"}'], "is not a header that can be set"),
+        (["base_url=http://h", 'headers_env={"X Note":"NOTE"}'], "is not a header that can be set"),
+        (["base_url=http://h", 'extra={"deep":[{"apiKey":"s3cret"}]}'], "extra is recorded, and apiKey"),
     ],
 )
 def test_options_that_cannot_work_are_refused(options: list[str], words: str) -> None:
-    with pytest.raises(InputError, match=words):
+    with pytest.raises(InputError, match=words) as refused:
         make(*options)
+    assert "s3cret" not in str(refused.value)
+
+
+def test_what_only_sounds_like_a_secret_is_taken() -> None:
+    make("base_url=http://h", 'headers={"X-Author":"me","X-Tenant":"acme"}')
+    make("base_url=http://h", 'extra={"return_token_ids":true,"prompt_cache_key":"k","tokenizer":"t"}')
+
+
+def test_a_secret_in_the_body_of_a_template_is_refused(tmp_path: Path) -> None:
+    file = tmp_path / "own.json"
+    document: dict[str, Any] = {
+        "schema": "fairmark/http-template/1",
+        "path": "/ask",
+        "body": {"session": "{{prompt}}"},
+        "answer": {"text": "/text", "finish_reason": "/why"},
+    }
+    file.write_text(json.dumps(document))
+    make("base_url=http://h", "api=template", f"template={file}")
+    document["body"]["api_key"] = "s3cret"
+    file.write_text(json.dumps(document))
+    with pytest.raises(InputError, match="body: api_key") as refused:
+        make("base_url=http://h", "api=template", f"template={file}")
+    assert "s3cret" not in str(refused.value)
+
+
+@pytest.mark.parametrize("value", ["s3cret\n", "s3cr\u00e9t", "s3cret\x7f"])
+@pytest.mark.parametrize("option", ["api_key_env=ACME_KEY", 'headers_env={"X-Acme":"ACME_KEY"}'])
+def test_a_secret_that_a_header_cannot_carry_is_refused_without_showing_it(
+    monkeypatch: pytest.MonkeyPatch, option: str, value: str
+) -> None:
+    monkeypatch.setenv("ACME_KEY", value)
+    with pytest.raises(InputError, match="ACME_KEY has characters that a header cannot carry") as refused:
+        make("base_url=http://127.0.0.1:1", option).open()
+    assert "s3cr" not in str(refused.value)
 
 
 class TestProxies:

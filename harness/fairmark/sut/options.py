@@ -133,7 +133,8 @@ def _spell(hint: Any) -> str:
         if get_origin(kind) is tuple:
             return f"{one(get_args(kind)[0])},..."
         if isinstance(get_origin(kind) or kind, type) and issubclass(get_origin(kind) or kind, Mapping):
-            return "JSON object"
+            held = _held(kind)
+            return "JSON object" if held is Any else f"JSON object of {one(held)}"
         return str(getattr(kind, "__name__", kind))
 
     return " | ".join(one(kind) for kind in _alternatives(hint))
@@ -145,6 +146,8 @@ def _readable(kind: Any) -> bool:
     if origin is tuple:
         return _readable(get_args(kind)[0])
     is_mapping = isinstance(origin or kind, type) and issubclass(origin or kind, Mapping)
+    if is_mapping and _held(kind) not in (Any, bool, int, float, str):
+        return False
     return origin is Literal or is_mapping or kind in (bool, int, float, str, Path)
 
 
@@ -166,8 +169,8 @@ def _parse_one(text: str, kind: Any) -> Any:
     if get_origin(kind) is tuple:
         return tuple(_parse_one(part, get_args(kind)[0]) for part in text.split(",") if part)
     if isinstance(get_origin(kind) or kind, type) and issubclass(get_origin(kind) or kind, Mapping):
-        value = json.loads(text)
-        if not isinstance(value, dict):
+        value = json.loads(text, parse_constant=_refuse_constant)
+        if not isinstance(value, dict) or not all(_is(each, _held(kind)) for each in value.values()):
             raise ValueError(text)
         return value
     if kind is bool:
@@ -177,3 +180,23 @@ def _parse_one(text: str, kind: Any) -> Any:
     if kind in (int, float, str, Path):
         return kind(text)
     raise TypeError(f"options of type {kind!r} are not supported")
+
+
+def _held(mapping: Any) -> Any:
+    """The type of the values of a mapping type."""
+    arguments = get_args(mapping)
+    return arguments[1] if arguments else Any
+
+
+def _is(value: Any, kind: Any) -> bool:
+    """Whether a JSON value is of a type that `_readable` takes in a mapping."""
+    if kind is Any:
+        return True
+    if kind is float:
+        return type(value) in (int, float)
+    return type(value) is kind
+
+
+def _refuse_constant(name: str) -> Any:
+    """NaN and the infinities are no JSON, and could not be recorded."""
+    raise ValueError(name)

@@ -22,7 +22,7 @@ __all__ = [
 ]
 
 # What the scenario decides must not be changed from the side of the system under test, under any server's
-# name for it: OpenAI's, vLLM's, SGLang's, TGI's or llama.cpp's. The rule `extra-known` names what is harmless.
+# name for it: OpenAI's, vLLM's, SGLang's, TGI's or llama.cpp's. The rule `extra-known` has the harmless.
 _MODEL_AND_PROMPT: Final = """
     add_generation_prompt chat_template continue_final_message documents echo input input_ids
     instructions lora_adapters lora_path messages model previous_response_id prompt prompt_embeds suffix

@@ -6,20 +6,15 @@ import mmap
 import re
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Final
 
 import numpy as np
 
 from fairmark.errors import InputError
 from fairmark.evidence.store import map_file
 from fairmark.sut.api import Endpoint
+from fairmark.wire.request_headers import check_headers
 
 __all__ = ["Bodies", "request_head", "write_bodies"]
-
-_TOKEN: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
-_DRIVERS_OWN: Final = frozenset(
-    {"host", "content-length", "accept-encoding", "transfer-encoding", "connection"}
-)
 
 
 def request_head(endpoint: Endpoint, user_agent: str) -> bytes:
@@ -37,8 +32,8 @@ def request_head(endpoint: Endpoint, user_agent: str) -> bytes:
         # A compressed stream arrives in blocks of the compressor's choosing, which would falsify every stamp.
         "Accept-Encoding": "identity",
         "Content-Type": "application/json",
-        **_checked(endpoint.headers),
-        **_checked(endpoint.secret_headers),
+        **check_headers(endpoint.headers),
+        **check_headers(endpoint.secret_headers),
     }
     if not re.fullmatch(r"/[!-~]*", endpoint.path):
         raise InputError(
@@ -46,18 +41,6 @@ def request_head(endpoint: Endpoint, user_agent: str) -> bytes:
         )
     lines = [f"POST {endpoint.path} HTTP/1.1", *(f"{name}: {value}" for name, value in headers.items()), ""]
     return "\r\n".join(lines).encode("latin-1")
-
-
-def _checked(headers: Mapping[str, str]) -> Mapping[str, str]:
-    for name, value in headers.items():
-        if not _TOKEN.fullmatch(name) or name.lower() in _DRIVERS_OWN:
-            raise InputError("is not a header that can be set", field="headers", value=name)
-        # The value may be a secret: it is never shown.
-        if not value.isprintable() or not value.isascii():
-            raise InputError(
-                f"the value of {name} has characters that a header cannot carry", field="headers"
-            )
-    return headers
 
 
 def write_bodies(folder: Path, bodies: Mapping[int, bytes]) -> None:
