@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import dis
+import sys
 from collections import Counter
+from collections.abc import Callable
+from itertools import count, pairwise
+from types import FrameType
 from typing import Any
 
 import numpy as np
@@ -93,6 +98,63 @@ def test_an_array_ends_what_its_members_would_one_by_one(
     assert by_array.breaches == by_one.breaches
     assert many.stamps.status.tolist() == single.stamps.status.tolist()
     assert by_array.counts == by_one.counts
+
+
+def between_steps(sink: EventSink, act: Callable[[int], None]) -> None:
+    """End samples 2 to 7 as an array; ``act(n)`` where CPython lets another thread run for the n-th time.
+
+    That is after calls and jumps back, and nowhere else.
+    """
+    switches: dict[int, bool] = {}
+    seen = count()
+
+    def trace(frame: FrameType, event: str, _: Any) -> Any:
+        if frame.f_code.co_name != "end_run":
+            return None
+        frame.f_trace_opcodes = True
+        if event == "call":
+            steps = pairwise(dis.get_instructions(frame.f_code))
+            switches.update(
+                {b.offset: a.opname.startswith(("CALL", "JUMP_BACK", "RESUME")) for a, b in steps}
+            )
+        if event == "opcode" and switches.get(frame.f_lasti):
+            sys.settrace(None)
+            act(next(seen))
+            sys.settrace(trace)
+        return trace
+
+    before = sys.gettrace()
+    sys.settrace(trace)
+    try:
+        sink.done_many(np.arange(2, 8))
+    finally:
+        sys.settrace(before)
+    assert next(seen) > 3
+
+
+def test_what_is_not_in_flight_is_never_seen_in_another_state() -> None:
+    states = [GIVEN_UP if seq == 4 else ISSUED for seq in range(SAMPLES)]
+    sink, records = sink_in(states)
+    between_steps(sink, lambda _: sink.done(4, Done()))
+    assert not records.breaches  # what was given up may still be reported
+    assert [seq for seq in range(SAMPLES) if ends(sink)[seq] == "complete"] == [2, 3, 5, 6, 7]
+
+
+@pytest.mark.parametrize("step", range(12))
+def test_a_report_from_another_thread_at_any_step_counts_once(step: int) -> None:
+    sink, records = sink_in([ISSUED] * SAMPLES)
+    finished: list[int] = []
+    sink.finished = finished.append
+    reported: list[int] = []
+
+    def report(at: int) -> None:
+        if at == step:
+            reported.append(at)
+            sink.done(5, Done())
+
+    between_steps(sink, report)
+    assert sorted(finished) == list(range(2, 8))
+    assert records.breaches == Counter({("ended_twice", 5): len(reported)})
 
 
 @pytest.mark.parametrize(
