@@ -27,6 +27,7 @@ BREAKS = {
     **both("tokens-counted", "/tokens/output_source_count", 2),
     **both("tokens-reconcile", "/tokens/event_token_mismatch", 1),
     **both("tokens-within-limit", "/tokens/over_limit", 1),
+    **both("tokens-as-asked", "/tokens/under_limit", 1),
     **both("littles-law", "/concurrency/identity_residual", 2e-6),
     **both("plugin-contract", "/client/contract_violations", 1),
     **both("stamps-ordered", "/counts/out_of_order", 1),
@@ -114,6 +115,17 @@ def test_each_rule_fails_alone(rule, record, put):
         expected = "INSUFFICIENT" if broken["outcome"] == "insufficient" else "INVALID"
         assert (verdict["verdict"], verdict["reasons"]) == (expected, [broken["message"]])
     assert "{" not in broken["message"] + broken["expected"]
+
+
+@pytest.mark.parametrize("isolation", ["in_process", "subprocess"])
+@pytest.mark.parametrize("ruleset", [OPEN, CLOSED], ids=lambda r: r.id)
+def test_an_engine_in_the_workers_process_is_not_judged_as_the_client(isolation, ruleset, record, put):
+    put(record, "/sut/isolation", isolation)
+    put(record, f"{P}/client/saturated_share", 1.0)
+    put(record, f"{P}/client/stalled_share", 1.0)
+    verdict = judge(record, ruleset)
+    assert {"client-cpu", "client-stalls"} <= set(verdict["not_applicable"])
+    assert [r["id"] for r in verdict["rules"] if r["outcome"] != "pass"] == []
 
 
 @pytest.mark.parametrize("value", [None, "x", [], -1.0], ids=["null", "string", "array", "number"])
