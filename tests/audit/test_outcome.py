@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -16,6 +17,22 @@ from tests.audit.forging import change_rows, edit, forge
 from fairmark.audit.audit import audit
 from fairmark.audit.outcome import ends_steady
 from fairmark.drive.policy import BLOCK, WarmupRule
+from fairmark.drive.stop import StopSignal
+from fairmark.judge.rules import load_ruleset
+from fairmark.study.prepare import prepare
+from fairmark.study.run import choose_sut, run_once
+
+SETS = """
+schema = "fairmark/scenario/1"
+name = "sets"
+scenario = "SingleStream"
+model = {{ name = "sim" }}
+samples = {{ source = "questions.jsonl", prompt = "question", performance_sample_count = 24 }}
+generation = {{ max_output_tokens = 4 }}
+warmup = {{ queries = 0 }}
+run = {{ min_query_count = 8, sampling = "{sampling}" }}
+settings = {{ target_qps = 10 }}
+"""
 
 Change = Callable[[dict[str, Any]], object]
 
@@ -93,6 +110,29 @@ def test_a_run_cut_short_is_not_complete(run: Path, stream_run: Path, tmp_path: 
     assert messages(closed) == []
     _without_the_last(closed, 3)
     assert "outcome: performance is called complete with 37 of at least 40 queries" in messages(closed)
+
+
+@pytest.mark.parametrize("sampling", ["unique", "equal"])
+def test_a_closed_loop_is_held_to_the_set_that_its_sampling_promises(sampling: str, tmp_path: Path) -> None:
+    """The floor of 8 queries is less than what the sampling asks of a set of 24."""
+    (tmp_path / "s.toml").write_text(SETS.format(sampling=sampling))
+    rows = (json.dumps({"question": f"What is {n} plus {n}?"}) for n in range(32))
+    (tmp_path / "questions.jsonl").write_text("\n".join(rows))
+    run = tmp_path / "run"
+    run_once(
+        prepare(str(tmp_path / "s.toml")),
+        choose_sut("sim-llm"),
+        out=run,
+        ruleset=load_ruleset("fairmark-open-1"),
+        stop=StopSignal(),
+        progress=lambda _: None,
+        clock="virtual",
+    )
+    (measured,) = json.loads((run / "run.json").read_text())["outcome"]["phases"]
+    assert (measured["issued"], measured["stop_reason"]) == (24, "complete")
+    assert messages(run) == []
+    _without_the_last(run, 3)
+    assert "outcome: performance is called complete with 21 of at least 24 queries" in messages(run)
 
 
 def test_a_query_that_was_given_up_keeps_a_run_from_being_complete(run: Path) -> None:

@@ -12,9 +12,10 @@ from fairmark.audit.problems import Problems
 from fairmark.audit.subject import Subject
 from fairmark.bundle.run_folder import RECORD
 from fairmark.evidence.outcome import ENDS_OF_WARMUP
-from fairmark.measure.arrow import Int64s, kinds, marked, present
+from fairmark.measure.arrow import Int64s, int64s, kinds, marked, present
 from fairmark.measure.phase import Phase, of_phase, read_phase
 from fairmark.measure.terms import Terms, read_terms
+from fairmark.traffic.settings import DEFAULT_QPS, min_queries_of_equal_issue
 
 __all__ = ["check_outcome", "ends_steady"]
 
@@ -83,14 +84,31 @@ def _completeness(subject: Subject, terms: Terms, entry: Mapping[str, Any], phas
             yield f"{name} is called complete with {len(phase)} of {planned} samples issued"
     else:
         queries = len(np.unique(phase.query))
-        if queries < terms.min_query_count:
-            yield f"{name} is called complete with {queries} of at least {terms.min_query_count} queries"
+        least = _least_queries(subject, terms, name)
+        if queries < least:
+            yield f"{name} is called complete with {queries} of at least {least} queries"
         if len(phase) and int(phase.issued.max()) - entry["started_ns"] < terms.min_duration_ns:
             yield f"{name} is called complete before its shortest duration"
     given_up = int(np.count_nonzero(kinds(phase.table, "failure", "aborted")))
     # Where there is a wire only the driver aborts; a plugin may use the word for itself.
     if given_up and subject.record["requests"] is not None:
         yield f"{name} is called complete, but {given_up} of its queries were given up"
+
+
+def _least_queries(subject: Subject, terms: Terms, name: str) -> int:
+    """The floor of a closed loop: equal issue raises it to whole sets, unique sampling to the whole plan."""
+    if terms.sampling == "unique":
+        planned = len(np.unique(int64s(of_phase(subject.evidence.plan, name), "query")))
+        return max(terms.min_query_count, planned)
+    rows = terms.performance_sample_count
+    if terms.sampling != "equal" or terms.kind == "MultiStream" or rows is None:
+        return terms.min_query_count
+    return min_queries_of_equal_issue(
+        terms.min_query_count,
+        min_duration_ns=terms.min_duration_ns,
+        expected_qps=DEFAULT_QPS[terms.kind] if terms.target_qps is None else terms.target_qps,
+        performance_sample_count=rows,
+    )
 
 
 def _steadiness(subject: Subject, terms: Terms, entry: Mapping[str, Any], phase: Phase) -> Iterator[str]:

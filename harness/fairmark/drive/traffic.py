@@ -151,14 +151,25 @@ def _limits(job: Job, name: Phase, plan: Plan) -> Limits:
         return Limits()
     scenario = job.scenario
     longest_s = scenario.run.max_duration_s
-    whole_plan = scenario.scenario in ("Server", "Offline")
     return Limits(
-        min_units=None if whole_plan else plan.settings.effective_min_query_count,
+        min_units=_min_units(plan),
         min_duration_ns=plan.settings.min_duration_ns,
         max_units=None if scenario.scenario == "Offline" else scenario.run.max_query_count,
         max_duration_ns=None if longest_s is None else round(longest_s * 1e9),
         max_outstanding=scenario.run.max_outstanding_queries,
     )
+
+
+def _min_units(plan: Plan) -> int | None:
+    """How many queries a closed loop issues at least; None where it is the whole plan and no more.
+
+    Unique sampling promises every query of the set, also where the floors ask for fewer.
+    """
+    settings = plan.settings
+    if settings.scenario in ("Server", "Offline"):
+        return None
+    least = settings.effective_min_query_count
+    return max(least, plan.query_count) if settings.covers_set else least
 
 
 def check_descriptors(job: RunJob, orders: Orders) -> None:
