@@ -52,15 +52,24 @@ class Restless(Good):
 
 
 class WorksEarly(Good):
-    """Computes all answers when the samples are loaded."""
+    """Computes the answers when samples are loaded, each once only."""
+
+    def __init__(self, options: Any) -> None:
+        super().__init__(options)
+        self.known: dict[Any, list[Event]] = {}
 
     def load(self, samples: Sequence[Sample]) -> None:
-        self.known = {sample.index: list(super(WorksEarly, self).generate(sample)) for sample in samples}
+        for sample in samples:
+            if self.key(sample) not in self.known:
+                self.known[self.key(sample)] = list(super().generate(sample))
 
     def generate(self, sample: Sample) -> Iterator[Event]:
-        for event in self.known[sample.index]:
+        for event in self.known[self.key(sample)]:
             time.sleep(self.options.step_ms / 1e3)
             yield event
+
+    def key(self, sample: Sample) -> Any:
+        return sample.prompt[-1]["content"], sample.generation.max_output_tokens  # type: ignore[index]
 
 
 class LoadsOnce(Good):
@@ -101,7 +110,7 @@ class DropsOnFlush(OnThreads):
     """Four threads; what has piled up before them when the phase ends is thrown away."""
 
     def open(self) -> None:
-        self.inbox: queue.SimpleQueue[tuple[Query, Sink]] = queue.SimpleQueue()
+        self.inbox: queue.SimpleQueue[tuple[Query, Sink] | None] = queue.SimpleQueue()
         for _ in range(4):
             threading.Thread(target=self.serve, daemon=True).start()
 
@@ -110,8 +119,12 @@ class DropsOnFlush(OnThreads):
             self.inbox.put((query, sink))
 
     def serve(self) -> None:
-        while True:
-            self.answer(*self.inbox.get())
+        while (issued := self.inbox.get()) is not None:
+            self.answer(*issued)
+
+    def close(self) -> None:
+        for _ in range(4):
+            self.inbox.put(None)
 
     def flush(self) -> None:
         while self.inbox.qsize() > 4:
@@ -155,6 +168,33 @@ class PretendsAlive(Good):
 class LeavesThread(Good):
     def open(self) -> None:
         threading.Thread(target=time.sleep, args=(60,), name="engine").start()
+
+
+class LeavesDaemon(Good):
+    def open(self) -> None:
+        threading.Thread(target=time.sleep, args=(60,), name="engine", daemon=True).start()
+
+
+class LeavesProcess(Good):
+    """Its engine is a process, which ends with this one only."""
+
+    def open(self) -> None:
+        self.engine = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
+
+    def generate(self, sample: Sample) -> Iterator[Event]:
+        if self.engine.poll() is not None:
+            return iter([Failed("engine_error", "the engine is gone")])
+        return super().generate(sample)
+
+
+class HangsInFlush(Good):
+    def flush(self) -> None:
+        time.sleep(1e6)
+
+
+class RaisesInFlush(Good):
+    def flush(self) -> None:
+        raise RuntimeError("nothing to flush")
 
 
 class Raises(Good):
@@ -378,7 +418,15 @@ BAD: dict[str, type[fairmark.SUT]] = {
     "cache": CachesTooMuch,
 }
 
+MORE: dict[str, type[fairmark.SUT]] = {
+    "close_process": LeavesProcess,
+    "close_daemon": LeavesDaemon,
+    "flush_hangs": HangsInFlush,
+    "flush_raises": RaisesInFlush,
+}
+"""Other ways to fail the check before the underscore."""
+
 
 @fairmark.hookimpl
 def fairmark_suts() -> dict[str, type[fairmark.SUT]]:
-    return BAD
+    return BAD | MORE

@@ -29,7 +29,10 @@ def test_there_is_a_bad_plugin_for_every_check() -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "name",
-    [name if name in ALWAYS else pytest.param(name, marks=pytest.mark.long) for name in [*BAD, "light-import"]],
+    [
+        name if name in ALWAYS else pytest.param(name, marks=pytest.mark.long)
+        for name in [*BAD, "light-import"]
+    ],
 )
 def test_a_bad_plugin_fails_its_own_check_and_no_other(name: str, examine: Examine) -> None:
     plugin = "heavy_plugin.py" if name == "light-import" else "bad_plugins.py"

@@ -52,6 +52,39 @@ def test_a_failed_check_is_a_failed_test_with_what_to_do(tmp_path: Path) -> None
     assert "1 failed, 1 passed, 1 skipped, 34 deselected" in done.stdout
 
 
+SHUT = """
+import fairmark
+class Shut(fairmark.SyncSUT):
+    def open(self):
+        raise OSError("no such device")
+    def generate(self, sample):
+        yield fairmark.Failed("engine_error", "no voice")
+class Mute(Shut):
+    def open(self):
+        pass
+@fairmark.hookimpl
+def fairmark_suts():
+    return {"shut": Shut, "mute": Mute}
+"""
+
+
+def test_a_system_that_does_not_open_fails_every_check_for_that_reason(tmp_path: Path) -> None:
+    (tmp_path / "shut.py").write_text(SHUT)
+    done = run(tmp_path, "--fairmark-sut", "shut", "--fairmark-plugin", "shut.py")
+    assert done.returncode == 1, done.stdout + done.stderr
+    assert "37 failed" in done.stdout
+    for check in ("light-import", "described", "answers", "cache"):
+        assert f"\n{check}: open: OSError: no such device\n" in done.stdout
+    assert "Traceback" not in done.stdout
+
+
+def test_a_check_that_cannot_be_made_is_no_skipped_test(tmp_path: Path) -> None:
+    (tmp_path / "shut.py").write_text(SHUT)
+    done = run(tmp_path, "--fairmark-sut", "mute", "--fairmark-plugin", "shut.py", "-k", "not-empty")
+    assert done.returncode == 1, done.stdout + done.stderr
+    assert "not-empty: not evaluable: no query was answered" in done.stdout
+
+
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [

@@ -26,6 +26,17 @@ def fairmark_suts():
 """
 
 
+MUTE = """
+import fairmark
+class Mute(fairmark.SyncSUT):
+    def generate(self, sample):
+        yield fairmark.Failed("engine_error", "no voice")
+@fairmark.hookimpl
+def fairmark_suts():
+    return {"mute": Mute}
+"""
+
+
 def check(*arguments: object) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "fairmark", "sut", "check", *map(str, arguments)]
     return subprocess.run(command, capture_output=True, text=True, timeout=280)
@@ -54,6 +65,14 @@ def test_a_failed_check_exits_1_with_what_to_do() -> None:
     assert done.stdout.startswith("FAIL            described           the claims are tuned;")
     assert "fix: return engine and version from describe()" in done.stdout
     assert done.stdout.endswith("0 pass, 1 fail, 0 not applicable, 0 not evaluable\n")
+
+
+def test_a_check_that_could_not_be_made_exits_1(tmp_path: Path) -> None:
+    plugin = tmp_path / "mute.py"
+    plugin.write_text(MUTE)
+    done = check("mute", "-p", plugin, "--only", "not-empty")
+    assert done.returncode == 1, done.stderr
+    assert done.stdout.startswith("NOT EVALUABLE   not-empty           no query was answered\n")
 
 
 def test_progress_goes_to_standard_error() -> None:

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import queue
+import re
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from time import monotonic_ns
 from typing import Any, Final
 
@@ -31,6 +34,13 @@ _BEGIN_S: Final = 0.05
 """How long queries may run before they are given up."""
 
 
+_ENGINES: Final = re.compile(r"sync-\d+|batch")
+"""Names of threads that the driver's engines start when queries are first handed over."""
+
+_REST_S: Final = 5.0
+"""How long an event loop may take to come to rest."""
+
+
 class _Records(SharedLog):
     """A log in memory."""
 
@@ -46,9 +56,17 @@ class Hand:
 
     Args:
         patience_s: how long to wait for the answers to one call.
+        flushing: entered around each flush.
+
+    Attributes:
+        threads: its own threads, which a system may hold for ever.
     """
 
-    def __init__(self, sut: SUT, shape: Shape, patience_s: float) -> None:
+    def __init__(
+        self, sut: SUT, shape: Shape, patience_s: float, flushing: Callable[[], AbstractContextManager[None]]
+    ) -> None:
+        self.threads: set[threading.Thread] = set()
+        self._flushing = flushing
         self._patience_s = patience_s
         self._samples: list[Sample] = []
         self._log = _Records()
@@ -59,13 +77,14 @@ class Hand:
         self._engine: Engine | _LoopThread
         if isinstance(sut, AsyncSUT) and shape == "async":
             self._engine = _LoopThread(sut, self._sink, self._sample_of)
+            self.threads.add(self._engine.thread)
         else:
             self._engine = _engine(sut, self._sink, self._sample_of)
 
     def ask(self, samples: Sequence[Sample]) -> list[dict[str, Any]]:
         """The answers to ``samples``, in their order: ``failure``, ``detail`` and ``answer``."""
         seqs = self._hand(samples)
-        self._engine.flush()
+        self._flush()
         self._await(seqs)
         self._give_up(seqs, "timeout")
         return [self._answer(seq) for seq in seqs]
@@ -74,7 +93,7 @@ class Hand:
         """Hand over more than most take at once, flush, and count how many end."""
         seqs = self._hand([samples[n % 2] for n in range(_HANDED)])
         start_s = time.monotonic()
-        self._engine.flush()
+        self._flush()
         took_s = time.monotonic() - start_s
         self._await(seqs)
         missing = self._give_up(seqs, "timeout")
@@ -85,8 +104,16 @@ class Hand:
         seqs = self._hand(samples[:2])
         time.sleep(_BEGIN_S)
         given_up = self._give_up(seqs, "timeout")
-        self._engine.flush()
+        self._flush()
         return given_up
+
+    def close(self) -> None:
+        """End its own threads, or those of them that come back."""
+        self._engine.close()
+
+    def _flush(self) -> None:
+        with self._flushing():
+            self._engine.flush()
 
     def _hand(self, samples: Sequence[Sample]) -> range:
         seqs = range(len(self._samples), len(self._samples) + len(samples))
@@ -97,7 +124,9 @@ class Hand:
         else:
             for seq in seqs:
                 self._sink.issue(seq, monotonic_ns())
+            before = set(threading.enumerate())
             self._engine.hand(seqs)
+            self.threads |= {t for t in set(threading.enumerate()) - before if _ENGINES.fullmatch(t.name)}
         return seqs
 
     def _await(self, seqs: range) -> None:
@@ -159,7 +188,8 @@ class _LoopThread:
 
     def __init__(self, sut: AsyncSUT, sink: EventSink, sample_of: Callable[[int], Sample]) -> None:
         self._loop = asyncio.new_event_loop()
-        threading.Thread(target=self._loop.run_forever, name="loop", daemon=True).start()
+        self.thread = threading.Thread(target=self._loop.run_forever, name="loop", daemon=True)
+        self.thread.start()
         self._sut = sut
         self._sender = asyncio.run_coroutine_threadsafe(self._make(sut, sink, sample_of), self._loop).result()
 
@@ -188,3 +218,14 @@ class _LoopThread:
 
     async def _flush(self) -> None:
         self._sut.flush()
+
+    def close(self) -> None:
+        """End tasks, the loop's own threads and the loop, as the driver does; a loop that hangs is left."""
+        with contextlib.suppress(TimeoutError):
+            asyncio.run_coroutine_threadsafe(self._rest(), self._loop).result(_REST_S)
+        self._loop.call_soon_threadsafe(self._loop.stop)
+
+    async def _rest(self) -> None:
+        await self._sender.rest()
+        await self._loop.shutdown_asyncgens()
+        await self._loop.shutdown_default_executor()

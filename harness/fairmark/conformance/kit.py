@@ -11,11 +11,12 @@ from typing import Final
 
 from fairmark.conformance import answer_checks, contract_checks, plugin_checks, token_checks
 from fairmark.conformance.check import Check, Result, irrelevant
+from fairmark.conformance.patience import PATIENCE_S
 from fairmark.conformance.subject import Subject
-from fairmark.errors import InputError
+from fairmark.errors import FairmarkError, InputError
 from fairmark.study.run import SutChoice
 
-__all__ = ["CHECKS", "PATIENCE_S", "Kit", "choose_checks"]
+__all__ = ["CHECKS", "Kit", "choose_checks"]
 
 CHECKS: Final[tuple[Check, ...]] = (
     *plugin_checks.CHECKS,
@@ -23,9 +24,6 @@ CHECKS: Final[tuple[Check, ...]] = (
     *contract_checks.CHECKS,
     *token_checks.CHECKS,
 )
-
-PATIENCE_S: Final = 60.0
-"""How long a query may take, unless the user says otherwise."""
 
 
 def choose_checks(only: Sequence[str]) -> Sequence[Check]:
@@ -68,6 +66,7 @@ class Kit:
             )
         self._folder = tempfile.TemporaryDirectory(prefix="fairmark-check-")
         self._subject = Subject(choice, Path(self._folder.name), patience_s=patience_s, say=say)
+        self._unusable: FairmarkError | None = None
 
     def __enter__(self) -> Kit:
         return self
@@ -82,10 +81,16 @@ class Kit:
 
         Raises:
             InputError: the system cannot be driven as it is.
-            SutError: the system does not open.
+            SutError: the system does not open. It is not opened again: every later check raises the same.
         """
+        if self._unusable is not None:
+            raise self._unusable
         fits = self._subject.kind in check.kinds
-        found = check.judge(self._subject) if fits else irrelevant(f"only {_names(check)} have this")
+        try:
+            found = check.judge(self._subject) if fits else irrelevant(f"only {_names(check)} have this")
+        except FairmarkError as error:
+            self._unusable = error
+            raise
         return Result(check.id, check.guards, found.outcome, found.found, check.fix)
 
 

@@ -6,13 +6,18 @@ knows which one a silent system is in. What the system itself prints goes to sta
 
 from __future__ import annotations
 
+import contextlib
+import itertools
 import json
 import os
 import sys
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
-from typing import IO, Any, Final
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import IO, TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from fairmark.conformance.hand import Hand
 
 __all__ = ["HEAVY", "main"]
 
@@ -40,6 +45,9 @@ HEAVY: Final = (
 
 _LOADS: Final = 3
 _SETTLE_S: Final = 0.1
+_GONE_S: Final = 1.0
+"""What was told to end in close may take so long to be gone."""
+
 _NOT_ENGINES: Final = ("resource_tracker", "forkserver")
 """Children that Python's multiprocessing keeps for itself."""
 
@@ -60,6 +68,9 @@ class Life:
         self._order = order
         self._report = report
         self._sut: Any = None
+        self._hand: Hand | None = None
+        self._threads: set[threading.Thread] = set()
+        """Those that are not the system's."""
 
     def run(self) -> None:
         """All steps, in order. A system that was opened is closed in the end."""
@@ -71,7 +82,9 @@ class Life:
             self._step("opened", self._open)
             try:
                 self._step("described", self._describe)
-                if self._order["kind"] == "wire":
+                if self._order["to_be_killed"]:
+                    self._die()
+                elif self._order["kind"] == "wire":
                     self._live_on_a_wire()
                 else:
                     self._live_in_process()
@@ -79,10 +92,14 @@ class Life:
                 self._step("closed", self._close)
         except _StepError:
             return
+        finally:
+            _kill(_children())
 
     def _step(self, name: str, call: Callable[[], Mapping[str, Any]]) -> None:
         try:
             seen: Mapping[str, Any] = call()
+        except _StepError:
+            raise
         # SystemExit out of a plugin is its failure too.
         except BaseException as error:
             self._say(name, {"error": f"{type(error).__name__}: {error}"})
@@ -105,6 +122,7 @@ class Life:
     def _open(self) -> Mapping[str, Any]:
         from pathlib import Path
 
+        self._threads = set(threading.enumerate())
         self._sut.logs = Path(self._order["logs"])
         self._sut.open()
         return {}
@@ -118,49 +136,90 @@ class Life:
         return json.dumps(dict(self._sut.describe()), sort_keys=True, allow_nan=False)
 
     def _live_in_process(self) -> None:
-        from fairmark.conformance.hand import Hand
-
-        hand = Hand(self._sut, self._order["shape"], self._order["patience_s"])
         samples = self._samples(self._order["tokens"])
+        hand = self._make_hand()
         self._step("loaded", lambda: self._load_twice(hand, samples))
+        self._step("engines", lambda: {"processes": len(_children())})
         self._step("flushed", lambda: hand.flushed(samples))
         self._step("gave_up", lambda: {"given_up": hand.gave_up(samples), "after": hand.ask(samples[:2])})
         self._step("loading", self._time_loads)
-        self._kill_engine(lambda: hand.ask(samples[:1]))
-        self._step("unloaded", self._unload)
 
     def _live_on_a_wire(self) -> None:
         from fairmark.conformance import wire_hand
 
         patience_s, sample = self._order["patience_s"], self._samples(self._order["tokens"])[0]
+        self._step("engines", lambda: {"processes": len(_children())})
         self._step("gave_up", lambda: wire_hand.hang_up_then_ask(self._sut, sample, patience_s))
-        self._kill_engine(lambda: wire_hand.ask(self._sut, sample, patience_s))
 
-    def _samples(self, tokens: int) -> list[Any]:
+    def _die(self) -> None:
+        """Ask, kill the processes that the system started, and ask again."""
+        from fairmark.conformance import wire_hand
+
+        samples = self._samples(self._order["tokens"])[:1]
+        if self._order["kind"] == "wire":
+            patience_s = self._order["patience_s"]
+            self._kill_engine(lambda: wire_hand.ask(self._sut, samples[0], patience_s))
+            return
+        hand = self._make_hand()
+        self._step("loaded", lambda: self._load(samples))
+        self._kill_engine(lambda: hand.ask(samples))
+
+    def _load(self, samples: Sequence[Any]) -> Mapping[str, Any]:
+        self._sut.load(samples)
+        return {}
+
+    def _kill_engine(self, ask: Callable[[], Any]) -> None:
+        # Some engines start with the first query.
+        self._step("asked", lambda: {"answers": ask()})
+        self._step("killed", lambda: {"processes": _kill(_children()), "answers": ask()})
+
+    def _make_hand(self) -> Hand:
+        # Here: it imports half of what the plugin may be found to import.
+        from fairmark.conformance.hand import Hand
+
+        self._hand = Hand(self._sut, self._order["shape"], self._order["patience_s"], self._flushing)
+        return self._hand
+
+    @contextlib.contextmanager
+    def _flushing(self) -> Iterator[None]:
+        """Around each flush, in whatever step: what it does wrong is its own fault."""
+        self._say("flushing", {"over": False})
+        try:
+            yield
+        except BaseException as error:
+            self._say("flushed", {"error": f"{type(error).__name__}: {error}"})
+            raise _StepError from error
+        self._say("flushing", {"over": True})
+
+    def _samples(self, tokens: int, variant: int = 0) -> list[Any]:
+        """The questions; those of another ``variant`` are other questions."""
         from fairmark.samples.sample import Sample
         from fairmark.scenario.model import Generation
 
         asked = Generation(max_output_tokens=tokens)
-        texts = self._order["questions"]
+        texts = [f"{text} ({variant})" if variant else text for text in self._order["questions"]]
+        first = variant * len(texts)
         messages = [[{"role": "user", "content": text}] for text in texts]
         prompts: Sequence[Any] = texts if self._order["takes_text"] else messages
         return [
-            Sample(index, {"question": text}, prompt, asked)
+            Sample(first + index, {"question": text}, prompt, asked)
             for index, (text, prompt) in enumerate(zip(texts, prompts, strict=True))
         ]
 
     def _time_loads(self) -> Mapping[str, Any]:
-        """What it takes to load the samples when short and when long answers are asked for, in seconds."""
+        """What it takes to load samples when short and when long answers are asked for, in seconds."""
         self._sut.unload()
-        costs_s = {f"{tokens}": self._load_cost_s(tokens) for tokens in (1, self._order["tokens"])}
-        self._sut.load(self._samples(self._order["tokens"]))
-        return costs_s
+        variants = itertools.count(1)
+        return {f"{tokens}": self._load_cost_s(tokens, variants) for tokens in (1, self._order["tokens"])}
 
-    def _load_cost_s(self, tokens: int) -> float:
-        """The least of a few loads: time until it returns, or processor time until shortly after."""
+    def _load_cost_s(self, tokens: int, variants: Iterator[int]) -> float:
+        """The least of a few loads: time until it returns, or processor time until shortly after.
+
+        Each is of questions that were not there before, for which nothing can have been kept.
+        """
         costs: list[float] = []
-        samples = self._samples(tokens)
-        for _ in range(_LOADS):
+        for variant in itertools.islice(variants, _LOADS):
+            samples = self._samples(tokens, variant)
             cpu_s, start_s = _cpu_s(), time.monotonic()
             self._sut.load(samples)
             took_s = time.monotonic() - start_s
@@ -176,24 +235,22 @@ class Life:
         self._sut.load(samples)
         return {"first": first, "second": hand.ask(samples[:2])}
 
-    def _kill_engine(self, ask: Callable[[], Any]) -> None:
-        """Kill the processes that the system started, and ask again."""
-        engines = _children()
-        if engines:
-            self._step("killed", lambda: {"processes": _kill(engines), "answers": ask()})
-
-    def _unload(self) -> Mapping[str, Any]:
-        self._sut.unload()
-        return {}
-
     def _close(self) -> Mapping[str, Any]:
         """Close it, and see what it leaves behind."""
         self._sut.close()
-        threads = [t.name for t in threading.enumerate() if t is not threading.main_thread() and not t.daemon]
-        left = _children()
-        names = [process.name() for process in left]
-        _kill(left)
-        return {"threads": threads, "processes": names}
+        if self._hand is not None:
+            self._hand.close()
+            self._threads |= self._hand.threads
+        until_s = time.monotonic() + _GONE_S
+        while (self._own_threads() or _children()) and time.monotonic() < until_s:
+            time.sleep(0.02)
+        threads = [thread.name for thread in self._own_threads()]
+        return {"threads": threads, "processes": [process.name() for process in _children()]}
+
+    def _own_threads(self) -> list[threading.Thread]:
+        """Threads that the system started, in Python: it does not see the end of others."""
+        new = set(threading.enumerate()) - self._threads
+        return [thread for thread in new if not isinstance(thread, threading._DummyThread)]
 
 
 def _children() -> list[Any]:

@@ -15,6 +15,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any, Final
 
+import psutil
+
+from fairmark.conformance.patience import OPEN_FACTOR
 from fairmark.conformance.questions import QUESTIONS, TOKENS
 from fairmark.conformance.wire_hand import takes_text
 from fairmark.drive.inprocess.plugin import pick_shape
@@ -22,9 +25,6 @@ from fairmark.errors import SutError
 from fairmark.study.run import SutChoice
 
 __all__ = ["Life", "watch_life"]
-
-_OPEN_S: Final = 1800.0
-"""Engines may load a model for long."""
 
 _SPARE_S: Final = 5.0
 
@@ -42,8 +42,13 @@ class Life:
     stuck: str | None
 
 
-def watch_life(choice: SutChoice, folder: Path, kind: str, patience_s: float) -> Life:
+def watch_life(
+    choice: SutChoice, folder: Path, kind: str, patience_s: float, *, to_be_killed: bool = False
+) -> Life:
     """Take the system through its life.
+
+    Args:
+        to_be_killed: its processes are killed in this life, and nothing else is done.
 
     Raises:
         SutError: it does not open.
@@ -56,7 +61,7 @@ def watch_life(choice: SutChoice, folder: Path, kind: str, patience_s: float) ->
                 sys.executable,
                 "-m",
                 "fairmark.conformance.life",
-                json.dumps(_order(choice, folder, kind, patience_s)),
+                json.dumps({**_order(choice, folder, kind, patience_s), "to_be_killed": to_be_killed}),
             ],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
@@ -100,7 +105,7 @@ def _listen(process: subprocess.Popen[str], patience_s: float) -> tuple[dict[str
     last, failed = "nothing", None
     while True:
         # A step asks at most twice and waits out its patience each time.
-        wait_s = 2 * patience_s + _SPARE_S if "opened" in steps else _OPEN_S
+        wait_s = 2 * patience_s + _SPARE_S if "opened" in steps else OPEN_FACTOR * patience_s
         try:
             line = lines.get(timeout=wait_s)
         except queue.Empty:
@@ -124,7 +129,14 @@ def _read(stream: IO[str], lines: queue.SimpleQueue[str]) -> None:
 
 
 def _end(process: subprocess.Popen[str]) -> None:
-    """End the process with everything that it started."""
+    """End the process with everything that it started, in sessions of their own too."""
+    try:
+        started = psutil.Process(process.pid).children(recursive=True)
+    except psutil.NoSuchProcess:
+        started = []
+    for child in started:
+        with contextlib.suppress(psutil.NoSuchProcess):
+            child.kill()
     with contextlib.suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGKILL)
     process.wait()

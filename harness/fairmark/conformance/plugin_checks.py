@@ -111,6 +111,9 @@ def _reload(subject: Subject) -> Finding:
 
 
 def _flush(subject: Subject) -> Finding:
+    if subject.life.stuck is not None and not subject.life.steps.get("flushing", {}).get("over", True):
+        error = _error(subject, "flushed")
+        return failed(f"flush does not return: {subject.life.stuck}" if error is None else f"flush: {error}")
     seen = _step(subject, "flushed")
     if isinstance(seen, Finding):
         return _failed_step(subject, "flushed", seen)
@@ -131,16 +134,25 @@ def _cancel(subject: Subject) -> Finding:
     if _bad(seen["after"]):
         return failed(f"after the driver gave up queries, the next ones fail: {_bad(seen['after'])}")
     if not seen["given_up"]:
-        return cannot("every query ended before it could be given up")
+        return irrelevant("every query ended before it could be given up: it is too quick for this")
     return passed(f"{seen['given_up']} queries were given up, and the next ones answered")
 
 
 def _dead(subject: Subject) -> Finding:
-    if subject.life.stuck is None and "killed" not in subject.life.steps:
+    engines = _step(subject, "engines")
+    if isinstance(engines, Finding):
+        return engines
+    if not engines["processes"]:
         return irrelevant("it starts no process that could be killed")
-    seen = _step(subject, "killed")
-    if isinstance(seen, Finding):
-        return seen
+    life = subject.life_to_be_killed
+    alive = life.steps.get("asked", {}).get("answers", ())
+    if _bad(alive):
+        return cannot(f"it does not even answer with its processes alive: {_bad(alive)}")
+    seen = life.steps.get("killed")
+    if seen is None or "error" in seen:
+        return cannot(life.stuck or "there was no step killed")
+    if not seen["processes"]:
+        return cannot("opened again, it started no process that could be killed")
     answered = [a for a in seen["answers"] if a["failure"] is None]
     if answered:
         return failed(f"with its {seen['processes']} processes killed it answered {answered[0]['answer']!r}")

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from fairmark.conformance.patience import PATIENCE_S
+
 if TYPE_CHECKING:
     from fairmark.conformance.check import Check
     from fairmark.conformance.kit import Kit
 
 __all__ = ["pytest_addoption", "pytest_collection_modifyitems"]
-
-_PATIENCE_S = 60.0
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -40,9 +40,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption(
         "--fairmark-patience-s",
         type=float,
-        default=_PATIENCE_S,
+        default=PATIENCE_S,
         metavar="SECONDS",
-        help="how long a query may take (default: %(default)s)",
+        help="how long a query may take; opening, 30 times as long (default: %(default)s)",
     )
 
 
@@ -82,7 +82,7 @@ class _Checks(pytest.Collector):
 
 
 class _CheckError(Exception):
-    """A check failed."""
+    """A check failed, or could not be made."""
 
 
 class _CheckItem(pytest.Item):
@@ -94,12 +94,19 @@ class _CheckItem(pytest.Item):
         self._kit = kit
 
     def runtest(self) -> None:
-        """Make it. What is not applicable or not evaluable is skipped: neither is a pass."""
-        result = self._kit.make(self._check)
+        """Make it. What is not applicable is skipped; what is not evaluable is no pass, and fails."""
+        from fairmark.errors import FairmarkError
+
+        try:
+            result = self._kit.make(self._check)
+        except FairmarkError as error:
+            raise _CheckError(str(error)) from error
         if result.outcome == "fail":
             raise _CheckError(f"{result.found}\nguards against: {result.guards}\nfix: {result.fix}")
-        if result.outcome != "pass":
-            pytest.skip(f"{result.outcome.replace('_', ' ')}: {result.found}")
+        if result.outcome == "not_evaluable":
+            raise _CheckError(f"not evaluable: {result.found}")
+        if result.outcome == "not_applicable":
+            pytest.skip(f"not applicable: {result.found}")
 
     def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], style: Any = None) -> Any:
         """The finding, without a traceback through the kit."""

@@ -62,6 +62,16 @@ class Subject:
         return watch_life(self.choice, self._folder / "life", self.kind, self.patience_s)
 
     @cached_property
+    def life_to_be_killed(self) -> Life:
+        """Opened again; its processes are killed under it.
+
+        Raises:
+            SutError: it does not open.
+        """
+        self._say("a life in which the engine is killed")
+        return watch_life(self.choice, self._folder / "killed", self.kind, self.patience_s, to_be_killed=True)
+
+    @cached_property
     def alone(self) -> Exercise:
         """Every question twice, one query at a time."""
         return self._drive("alone", "SingleStream", rounds=2)
