@@ -77,6 +77,40 @@ def test_a_row_has_a_limit_of_its_own(evidence_of, facts_of, measured):
         assert measured(evidence, facts)["tokens"]["over_limit"] == over
 
 
+def test_fewer_tokens_than_ignore_eos_asks_for_are_counted(evidence_of, facts_of, measured):
+    rows = [query(0, tokens=3, finish_reason="stop"), query(100, tokens=3), query(200, tokens=8)]
+    rows += [query(300, tokens=None, source=None), query(400, tokens=1, failure="truncated")]
+    rows += [
+        query(500, tokens=3, source="tokenizer"),
+        query(600, tokens=3, source="tokenizer", finish_reason="stop"),
+    ]
+    facts = facts_of()
+    for ignore_eos, limit, stop, under in (
+        (False, 8, [], 0),
+        (True, None, [], 0),
+        (True, 3, [], 0),
+        (True, 8, [], 3),
+        (True, 8, ["END"], 1),
+    ):
+        facts["scenario"]["generation"] |= {
+            "ignore_eos": ignore_eos,
+            "max_output_tokens": limit,
+            "stop": stop,
+        }
+        assert measured(evidence_of(rows), facts)["tokens"]["under_limit"] == under
+
+
+def test_a_row_asks_for_a_length_of_its_own(evidence_of, facts_of, measured):
+    evidence = evidence_of([query(0, tokens=3), query(100, tokens=3), query(200, tokens=3)])
+    facts = facts_of(samples=', input = "length", output_tokens = "out"')
+    rows = [f'{{"out":{n},"q":7}}' for n in (3, 4, 20)]
+    evidence = replace(evidence, samples=table("samples", {"index": [0, 1, 2], "row": rows}))
+    facts["scenario"]["generation"]["ignore_eos"] = True
+    for cap, under in ((None, 2), (3, 0)):
+        facts["scenario"]["generation"]["max_output_tokens"] = cap
+        assert measured(evidence, facts)["tokens"]["under_limit"] == under
+
+
 def test_cached_share_needs_every_server_to_tell(make_phase):
     assert (
         make_phase([query(0, cached_tokens=50), query(100, cached_tokens=0)])["tokens"]["cached_share"]

@@ -51,6 +51,7 @@ class Terms:
     slots: int | None
     think_ns: int
     longest_stop_bytes: int
+    ignore_eos: bool
 
     @property
     def open_loop(self) -> bool:
@@ -112,4 +113,5 @@ def read_terms(document: Mapping[str, Any], *, rows: int | None = None) -> Terms
         slots={"SingleStream": 1, "MultiStream": 1, "Concurrency": settings.get("concurrency")}.get(kind),
         think_ns=round(arrivals["think_time_s"] * _NS_PER_S),
         longest_stop_bytes=max((len(s.encode()) for s in document["generation"].get("stop", ())), default=0),
+        ignore_eos=bool(document["generation"].get("ignore_eos")),
     )

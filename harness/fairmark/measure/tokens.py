@@ -55,6 +55,7 @@ def tokens(
             "over_bytes": _over_bytes(phase, terms, outputs_table),
             "input_varying": _varying(phase),
             "over_limit": _over_limit(outputs, limits[phase.ok]),
+            "under_limit": _under_limit(phase, terms, limits),
             "limit_hit_share": ratio(reasons.get("length", 0), succeeded),
         },
         {
@@ -80,6 +81,23 @@ def _lengths(values: Int64s, missing: str) -> dict[str, Any]:
 def _over_limit(outputs: Int64s, limits: Int64s) -> int:
     """Successes that count more tokens than the scenario lets a system generate: the count is made up."""
     return int(np.count_nonzero(present(limits) & (outputs > limits)))
+
+
+def _under_limit(phase: Phase, terms: Terms, limits: Int64s) -> int:
+    """Successes with fewer tokens than ``ignore_eos`` asks for: their answers are shorter than the load.
+
+    Let pass are two that may well have been made in full: an answer that a stop sequence of the scenario
+    ended, and one that the server says reached its limit where only its text was counted, which does not
+    show every token.
+    """
+    if not terms.ignore_eos:
+        return 0
+    short = phase.ok & present(limits) & present(phase.output_tokens) & (phase.output_tokens < limits)
+    if terms.longest_stop_bytes:
+        short &= ~kinds(phase.table, "finish_reason", "stop")
+    by_text = kinds(phase.table, "output_token_source", "tokenizer")
+    short &= ~(by_text & kinds(phase.table, "finish_reason", "length"))
+    return int(np.count_nonzero(short))
 
 
 def _over_bytes(phase: Phase, terms: Terms, outputs: pa.Table) -> int:
