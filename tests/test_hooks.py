@@ -90,7 +90,12 @@ def test_samples_that_two_packages_claim_are_refused(install: Install) -> None:
     ("source", "words"),
     [
         ("1 / 0", "cannot be imported: ZeroDivisionError"),
+        ("raise SystemExit(0)", "cannot be imported: SystemExit: 0"),
         ("", "gives no path for it"),
+        (
+            SAMPLES.replace("return {", "return [{").replace(")}", ")}]"),
+            "fairmark_samples: TypeError: gives a list for a mapping of names to paths",
+        ),
         (
             SAMPLES.replace("fairmark_samples()", "fairmark_samples(rows)"),
             "fairmark_samples: PluginValidationError",
@@ -111,11 +116,30 @@ def test_sections_of_all_plugins_but_the_broken_ones(install: Install) -> None:
     install("cork", "fairmark.report", texts=SECTIONS.replace("[Section(", "[str(").replace(", rows)]", ")]"))
     found = list(report_sections([{"scenario": {"scenario": "Server"}}]))
     assert [item for item in found if isinstance(item, Section)] == [
-        Section("Rack units", ("run", "units"), [("Server", "<42>")])
+        Section("Rack units", ["run", "units"], [["Server", "<42>"]])
     ]
     problems = [str(item) for item in found if isinstance(item, InputError)]
     assert problems[0].startswith("plugin broken of bolt 1.0: cannot be imported: ModuleNotFoundError")
     assert problems[1].startswith("plugin texts of cork 1.0: fairmark_report_sections: TypeError")
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "words"),
+    [
+        ('"<42>"', "42", "TypeError: has a int for the text of a cell"),
+        ('"Rack units"', "None", "TypeError: has a NoneType for the text of a cell"),
+        ('("run", "units")', '"ru"', "TypeError: has a text for a row of cells"),
+        (", rows)", ", None)", "TypeError: 'NoneType' object is not iterable"),
+        ("rows =", "raise SystemExit(3); rows =", "SystemExit: 3"),
+        ("import fairmark\n", "import fairmark; raise SystemExit(3)\n", "cannot be imported: SystemExit: 3"),
+    ],
+)
+def test_a_section_that_cannot_be_shown_is_a_remark(install: Install, old: str, new: str, words: str) -> None:
+    assert SECTIONS.count(old) == 1
+    install("acme", "fairmark.report", units=SECTIONS.replace(old, new))
+    (problem,) = report_sections([{"scenario": {"scenario": "Server"}}])
+    assert isinstance(problem, InputError)
+    assert words in str(problem)
 
 
 def test_a_report_shows_a_plugins_table_escaped_and_warns_of_a_broken_one(

@@ -15,12 +15,12 @@ group                  hook                        called by
 from __future__ import annotations
 
 import importlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
 from types import ModuleType
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import pluggy
 
@@ -40,6 +40,8 @@ __all__ = [
 PROJECT: Final = "fairmark"
 SAMPLES: Final = "fairmark.samples"
 REPORT: Final = "fairmark.report"
+
+T = TypeVar("T")
 
 hookspec = pluggy.HookspecMarker(PROJECT)
 hookimpl = pluggy.HookimplMarker(PROJECT)
@@ -87,7 +89,7 @@ def named_samples(name: str) -> Path:
             value=f"plugin:{name}",
             accepted=None if points else ", ".join(known) or "fairmark finds no plugin with samples",
         )
-    found = dict(_call(points[0], "fairmark_samples"))
+    found = dict(_call(points[0], "fairmark_samples", _named_paths))
     if not isinstance(found.get(name), Path):
         raise InputError(
             f"the plugin {_origin(points[0])} gives no path for it",
@@ -106,21 +108,24 @@ def report_sections(records: Sequence[Mapping[str, Any]]) -> Iterator[Section | 
     """
     for point in sorted(metadata.entry_points(group=REPORT), key=lambda point: point.name):
         try:
-            sections = list(_call(point, "fairmark_report_sections", records=records))
-            wrong = [section for section in sections if not isinstance(section, Section)]
-            if wrong:
-                raise InputError(f"gives a {type(wrong[0]).__name__} for a Section", source=_origin(point))
+            sections = _call(point, "fairmark_report_sections", _whole_sections, records=records)
         except InputError as error:
             yield error
         else:
             yield from sections
 
 
-def _call(point: metadata.EntryPoint, hook: str, **arguments: Any) -> list[Any]:
+def _call(
+    point: metadata.EntryPoint, hook: str, items: Callable[[Any], Iterable[T]], **arguments: Any
+) -> list[T]:
     """The results of ``hook`` in the plugin behind ``point``, joined.
 
+    Args:
+        items: the items of one result; raises `TypeError` where it is not what the hook must give.
+
     Raises:
-        InputError: it cannot be imported, does not have the hook as it must be, or raises.
+        InputError: it cannot be imported, does not have the hook as it must be, raises, or gives something
+            else.
     """
     module = _import(point)
     manager = pluggy.PluginManager(PROJECT)
@@ -128,19 +133,41 @@ def _call(point: metadata.EntryPoint, hook: str, **arguments: Any) -> list[Any]:
     try:
         manager.register(module)
         results = getattr(manager.hook, hook)(**arguments)
-        return [item for result in results for item in _items(result)]
-    except Exception as error:
+        return [item for result in results for item in items(result)]
+    except (Exception, SystemExit) as error:
         raise InputError(f"{hook}: {type(error).__name__}: {error}", source=_origin(point)) from error
 
 
-def _items(result: Any) -> Sequence[Any]:
-    return list(result.items()) if isinstance(result, Mapping) else list(result)
+def _named_paths(result: Any) -> Iterator[tuple[str, Path]]:
+    if not isinstance(result, Mapping):
+        raise TypeError(f"gives a {type(result).__name__} for a mapping of names to paths")
+    yield from result.items()
+
+
+def _whole_sections(result: Any) -> Iterator[Section]:
+    """The sections in ``result``, with what they hold in lists."""
+    for section in result:
+        if not isinstance(section, Section):
+            raise TypeError(f"gives a {type(section).__name__} for a Section")
+        yield Section(_text(section.title), _cells(section.head), [_cells(row) for row in section.rows])
+
+
+def _cells(row: Any) -> list[str]:
+    if isinstance(row, str):
+        raise TypeError("has a text for a row of cells")
+    return [_text(cell) for cell in row]
+
+
+def _text(cell: Any) -> str:
+    if not isinstance(cell, str):
+        raise TypeError(f"has a {type(cell).__name__} for the text of a cell")
+    return cell
 
 
 def _import(point: metadata.EntryPoint) -> ModuleType:
     try:
         return importlib.import_module(point.module)
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise InputError(
             f"cannot be imported: {type(error).__name__}: {error}", source=_origin(point)
         ) from error

@@ -96,6 +96,10 @@ REFUSED = {
     ("plain",): (2, "the system plain has no profiler"),
     ("forgetful",): (3, "the profiler of forgetful left no trace"),
     ("profiled", "--mode", "accuracy"): (2, "--profile: is a run of its own, which counts nothing"),
+    ("profiled", "--ruleset", "fairmark-closed-1"): (2, "counts nothing (got '--ruleset')"),
+    ("profiled", "--repetition", "0"): (2, "counts nothing (got '--repetition')"),
+    ("profiled", "--calibrate"): (2, "counts nothing (got '--calibrate')"),
+    ("profiled", "--allow-code-execution"): (2, "counts nothing (got '--allow-code-execution')"),
     ("profiled", "--set", "warmup.queries=0"): (2, "a profile is made of the warm-up, and there is none"),
 }
 

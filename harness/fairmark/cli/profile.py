@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Final, Literal
 
 import click
+from click.core import ParameterSource
 
 from fairmark.cli.output import emit_json
 from fairmark.errors import InputError
@@ -15,9 +16,26 @@ from fairmark.errors import InputError
 if TYPE_CHECKING:
     from fairmark.study.run import SutChoice
 
-__all__ = ["profile_run"]
+__all__ = ["profile_run", "refuse_with_profile"]
 
 _STOPPED = {"complete": 0, "interrupted": 130, "terminated": 130}
+_OF_MEASUREMENTS: Final = ("mode", "ruleset", "repetition", "calibrate", "allow_code_execution")
+"""Options of ``fairmark run`` that say something about what is counted."""
+
+
+def refuse_with_profile(context: click.Context) -> None:
+    """Refuse what was asked beside ``--profile`` and would be ignored.
+
+    Raises:
+        InputError: there is such an option.
+    """
+    for name in _OF_MEASUREMENTS:
+        if context.get_parameter_source(name) is not ParameterSource.DEFAULT:
+            raise InputError(
+                "is a run of its own, which counts nothing",
+                source="--profile",
+                value=f"--{name.replace('_', '-')}",
+            )
 
 
 def profile_run(
@@ -25,7 +43,6 @@ def profile_run(
     overrides: Sequence[str],
     choice: SutChoice,
     *,
-    mode: str,
     clock: Literal["real", "virtual"],
     out: Path | None,
     as_json: bool,
@@ -40,10 +57,6 @@ def profile_run(
     from fairmark.study.profile import profile_once
     from fairmark.study.run import default_folder
 
-    if mode != "performance":
-        raise InputError(
-            "is a run of its own, which counts nothing", source="--profile", value=f"--mode {mode}"
-        )
     prepared = prepare(scenario, overrides, mode="profile")
     folder = out or default_folder(prepared)
     with StopSignal() as stop, ProgressLine(prepared.scenario.name) as progress:

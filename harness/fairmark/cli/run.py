@@ -86,7 +86,7 @@ def run(
     flight and closes the log; a second Ctrl-C closes at once. With settings.repetitions above 1 the folder
     holds a run folder for each repetition, all of which must pass.
     """
-    from fairmark.cli.profile import profile_run
+    from fairmark.cli.profile import profile_run, refuse_with_profile
     from fairmark.cli.progress import ProgressLine
     from fairmark.drive.stop import StopSignal
     from fairmark.judge.rules import load_ruleset
@@ -98,7 +98,8 @@ def run(
 
     choice = choose_sut(sut_name, options, plugins)
     if profile:
-        return profile_run(scenario, overrides, choice, mode=mode, clock=clock, out=out, as_json=as_json)
+        refuse_with_profile(click.get_current_context())
+        return profile_run(scenario, overrides, choice, clock=clock, out=out, as_json=as_json)
     rules = load_ruleset(ruleset)
     prepared = prepare(scenario, overrides, mode=mode, repetition=repetition or 0)
     folder = out or default_folder(prepared)

@@ -133,7 +133,7 @@ def _import(spec: str, origin: str | None = None) -> ModuleType:
             source="--sut" if origin else "-p",
             accepted=_install_hint(error.name),
         ) from error
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise InputError(
             f"plugin {label} cannot be imported: {type(error).__name__}: {error}",
             source="--sut" if origin else "-p",
