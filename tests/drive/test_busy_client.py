@@ -36,12 +36,13 @@ def test_a_busy_client_in_a_closed_loop(
     monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parents[2]))
     monkeypatch.setattr("fairmark.drive.run.Crew", partial(Crew, module="tests.drive.busy_worker"))
     ran = bench.run("SingleStream", bench.sut(ttft_ms=10))
-    assert ran.record["outcome"]["stop_reason"] == "complete"
-    outcomes = judged(ran.folder, ran.record, ruleset)
+    record = ran.record
+    assert record["outcome"]["stop_reason"] == "complete"
+    outcomes = judged(ran.folder, record, ruleset)
     assert outcomes[rule] == "fail"
     # The send lag of a closed loop counts from the decision to send, so it cannot see any of this.
     if busy == "dawdle":
-        client = ran.record["metrics"]["performance"]["client"]
+        client = record["metrics"]["performance"]["client"]
         assert client["send_lag_ns"]["p50_ns"] < client["turnaround_ns"]["p50_ns"]
 
 
