@@ -108,7 +108,7 @@ def _stop(subject: Subject) -> Finding:
     if not subject.takes_stops:
         return irrelevant("its API has no stop sequences")
     if not subject.stops:
-        return cannot("its answers are too short to be stopped in the middle")
+        return irrelevant("its answers are too short to be stopped in the middle")
     if not subject.stopped.successes:
         return cannot(f"no query with stop sequences was answered: {dict(subject.stopped.failures)}")
     for query in subject.stopped.successes:
