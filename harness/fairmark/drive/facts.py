@@ -13,6 +13,7 @@ import fairmark
 from fairmark.drive.job import Clock, Job, RunJob
 from fairmark.evidence.columns import Phase
 from fairmark.scenario.model import Seeds
+from fairmark.sut.asking import claims_of
 from fairmark.traffic.plan import Plan, plan_sha256
 
 __all__ = ["job_facts", "run_facts", "run_id", "source_sha256"]
@@ -48,7 +49,7 @@ def run_facts(
         "shape": "wire",
         "isolation": "network",
         "dialect": job.sut.dialect,
-        "claims": dict(job.sut.describe()),
+        "claims": claims_of(job.sut),
         "observed": dict(observed),
     }
     return job_facts(

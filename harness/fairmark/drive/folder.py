@@ -10,7 +10,7 @@ from pathlib import Path
 from fairmark.drive.facts import run_id
 from fairmark.drive.job import Job
 from fairmark.drive.ledger import record_attempt
-from fairmark.errors import InputError
+from fairmark.errors import InputError, SutError
 from fairmark.evidence.closing import utc_now
 from fairmark.evidence.live import LIVE
 from fairmark.evidence.store import DiskFullError
@@ -60,7 +60,7 @@ def preparing(out: Path) -> Iterator[None]:
     """
     try:
         yield
-    except InputError:
+    except (InputError, SutError):
         take_back(out)
         raise
     except (DiskFullError, OSError) as error:

@@ -17,7 +17,6 @@ from fairmark.drive.job import Progress, Report, RunJob
 from fairmark.drive.orders import Orders
 from fairmark.drive.probe import probe
 from fairmark.drive.traffic import check_descriptors, live_phase, make_orders
-from fairmark.errors import SutError
 from fairmark.evidence.closing import FACTS
 from fairmark.evidence.environment import environment, hashed_host
 from fairmark.evidence.json_file import write_json
@@ -26,6 +25,7 @@ from fairmark.evidence.requests import requests_sha256
 from fairmark.samples.sample import Sample
 from fairmark.scenario.model import Samples
 from fairmark.sut.api import Endpoint
+from fairmark.sut.asking import endpoints_of
 from fairmark.wire.dialects import Dialect, dialect
 from fairmark.wire.template import template_sha256
 
@@ -62,9 +62,7 @@ def make_ready(job: RunJob, progress: Report) -> Ready:
         InputError, SutError: see `fairmark.drive.run.execute`.
     """
     speech = dialect(job.sut.dialect, job.sut.template)
-    endpoints = list(job.sut.endpoints())
-    if not endpoints:
-        raise SutError("the system under test names no endpoint")
+    endpoints = endpoints_of(job.sut)
     heads = [request_head(e, f"fairmark/{fairmark.__version__}") for e in endpoints]
     orders = make_orders(job, endpoints)
     check_descriptors(job, orders)

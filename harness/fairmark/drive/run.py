@@ -21,6 +21,7 @@ from fairmark.evidence.journal import Journal
 from fairmark.evidence.json_file import read_json
 from fairmark.evidence.live import LIVE, LiveStore
 from fairmark.evidence.recover import LOCK
+from fairmark.sut.asking import endpoints_of
 
 __all__ = ["drive_phases", "execute"]
 
@@ -48,7 +49,7 @@ def execute(job: RunJob, *, progress: Report, stop: StopSignal) -> Path:
             store = prepare_store(job, ready)
             crew = Crew(store, ready.heads, folder / "evidence" / "logs", lock.fileno())
             profiler = job.sut.profile() if job.mode == "profile" else nullcontext()
-            with profiler, Telemetry(job.sut.endpoints(), folder / LIVE) as telemetry:
+            with profiler, Telemetry(endpoints_of(job.sut), folder / LIVE) as telemetry:
                 detail = drive_phases(job, store, crew, progress, stop, flush=job.sut.flush)
             Journal(folder / "evidence" / "journal.jsonl").append("telemetry", servers=telemetry.summary)
             progress(Progress("seal"))

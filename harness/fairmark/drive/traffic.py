@@ -18,6 +18,7 @@ from fairmark.evidence.columns import Phase
 from fairmark.evidence.live import LivePhase
 from fairmark.scenario.model import Scenario
 from fairmark.sut.api import Endpoint, WireSUT
+from fairmark.sut.asking import ask
 from fairmark.traffic.plan import Plan
 
 __all__ = ["check_descriptors", "driver_cores", "live_phase", "make_orders", "phase_orders", "slots"]
@@ -75,7 +76,7 @@ def make_orders(job: RunJob, endpoints: Sequence[Endpoint]) -> Orders:
 
 def driver_cores(sut: WireSUT) -> list[int]:
     """The cores that the SUT has left, when it says which it took; else none, and nothing is pinned."""
-    taken = sut.cores()
+    taken = ask("cores", sut.cores)
     if taken is None or not hasattr(os, "sched_getaffinity"):
         return []
     return sorted(os.sched_getaffinity(0) - set(taken))

@@ -26,6 +26,7 @@ from fairmark.measure.programs import Runner
 from fairmark.report.profile import TRACES
 from fairmark.study.prepare import Prepared
 from fairmark.sut.api import SUT, WireSUT
+from fairmark.sut.asking import ask
 from fairmark.sut.options import options_record, parse_options
 from fairmark.sut.plugins import identity, load_sut, shapes
 from fairmark.sut.sim import SimSUT
@@ -174,7 +175,7 @@ def judge_run(
 def _open(sut: SUT) -> None:
     """Open ``sut``, or close what a failed start left; once it is open, the run closes it."""
     try:
-        sut.open()
+        ask("open", sut.open)
     except BaseException:
         sut.close()
         raise
@@ -220,7 +221,7 @@ def _job(
             pick_isolation(choice.cls, shape, prepared.scenario),
         )
         return InProcessJob(**asked, plugin=order)
-    sut = choice.cls(choice.options)
+    sut = ask("the plugin", lambda: choice.cls(choice.options))
     sut.logs, sut.traces = logs, traces
     if clock == "virtual" and isinstance(sut, SimSUT):
         return VirtualJob(**asked, sut=sut)

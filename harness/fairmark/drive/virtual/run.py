@@ -28,6 +28,7 @@ from fairmark.evidence.environment import environment
 from fairmark.evidence.journal import Journal
 from fairmark.evidence.live import LIVE, LivePhase
 from fairmark.evidence.store import NO_SPACE
+from fairmark.sut.asking import claims_of
 from fairmark.traffic.seeds import derive_seed
 
 __all__ = ["execute_virtual", "simulation_seed"]
@@ -103,7 +104,7 @@ def _prepare(job: VirtualJob, folder: Path) -> dict[str, Any]:
         "shape": "sim",
         "isolation": "in_process",
         "dialect": None,
-        "claims": dict(job.sut.describe()),
+        "claims": claims_of(job.sut),
         "observed": {},
         "simulation_seed": str(simulation_seed(job)),
     }
