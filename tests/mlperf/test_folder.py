@@ -316,7 +316,7 @@ def _drop_lines(content: bytes, a: int, b: int) -> bytes:
 
 
 def _other_digit(content: bytes, a: int, b: int) -> bytes:
-    places = [match.start() for match in re.finditer(rb"[0-9]", content)]
+    places = [match.start() for match in re.finditer(rb"[0-9]", content)] or [0]
     place = places[a % len(places)]
     return content[:place] + b"%d" % (b % 10**12) + content[place + 1 :]
 

@@ -125,7 +125,7 @@ def test_blank_lines_are_not_rows_but_count_as_lines(tmp_path: Path) -> None:
         ("r.csv", b"q,q\n1,2\n", r"r\.csv:1: the column 'q' is there twice"),
         ("r.csv", b"q,a\n\xff,1\n", r"r\.csv: is not UTF-8 text"),
         ("r.csv", b"x,y\n1,2\n", r"no column 'q'; accepted: 'x', 'y'"),
-        ("r.csv", b"", r"no column 'q'"),
+        ("r.csv", b"", r"is empty; accepted: rows with 'q', 'a'"),
         ("r.parquet", b"PAR1 and then nothing", r"r\.parquet: cannot be read: "),
     ],
 )
