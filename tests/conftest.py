@@ -78,7 +78,7 @@ def _text(kind: str, queries: int, workers: int, *, steady: bool) -> bytes:
 
 @pytest.fixture(scope="session")
 def make_run(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MakeRun]:
-    """``make_run(kind, queries=…, mode=…, ruleset=…, workers=…, steady=…, **sim options)``: a run folder with its verdict."""
+    """``make_run(kind, queries=…, mode=…, ruleset=…, workers=…, steady=…, **sim options)``: a judged run."""
     base = tmp_path_factory.mktemp("runs")
     suts: list[SimHttpSUT] = []
     questions = [f"What is {n} plus {n}? " + "Think it over. " * (n % 7) for n in range(120)]

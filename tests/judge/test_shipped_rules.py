@@ -28,7 +28,6 @@ BREAKS = {
     **both("tokens-reconcile", "/tokens/event_token_mismatch", 1),
     **both("tokens-within-limit", "/tokens/over_limit", 1),
     **both("tokens-as-asked", "/tokens/under_limit", 1),
-    **both("tokens-as-asked", "/tokens/under_limit", 1),
     **both("littles-law", "/concurrency/identity_residual", 2e-6),
     **both("plugin-contract", "/client/contract_violations", 1),
     **both("stamps-ordered", "/counts/out_of_order", 1),

@@ -60,7 +60,8 @@ def test_all_failed(case, kind, evidence_of, facts_of, measured):
     assert found["counts"]["failure_rate"] == 1.0
     assert found["latency"]["e2e_ns"] == {"undefined": "no sample succeeded"}
     assert found["rates"]["reasons"]["output_tokens_per_s"] == "no sample succeeded"
-    assert found["client"]["send_lag_ns"] == {"undefined": "no sample was sent on a connection that was there"}
+    waiting = "no sample was sent on a connection that was there"
+    assert found["client"]["send_lag_ns"] == {"undefined": waiting}
     assert found["constraint"]["bounds"]["ttft"]["over"] == len(records)
 
 
