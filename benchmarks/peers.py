@@ -75,9 +75,16 @@ def _aiperf(url: str, folder: Path) -> Sequence[str]:
 
 
 def _guidellm(url: str, folder: Path) -> Sequence[str]:
-    asked = {"target": url, "profile": "concurrent", "rate": CONCURRENCY, "max-requests": 1000}
-    data = {"data": "prompt_tokens=64,output_tokens=32", "output-dir": folder}
-    return ["benchmark", "run", *(f"--{name}={value}" for name, value in {**asked, **data}.items())]
+    rows = folder / "rows.jsonl"
+    rows.write_text('{"prompt": "Say a word"}\n' * 1000, encoding="utf-8")
+    asked = {
+        "backend": f"kind=openai_http,target={url},model=mock-1",
+        "profile": f"kind=concurrent,streams={CONCURRENCY}",
+        "constraint": "kind=max_requests,count=1000",
+        "data": f"kind=json_file,path={rows}",
+        "output": f"kind=json,path={folder / 'guidellm.json'}",
+    }
+    return ["run", *(f"--{name}={value}" for name, value in asked.items()), "--disable-console-interactive"]
 
 
 def _endpoints(url: str, folder: Path) -> Sequence[str]:
