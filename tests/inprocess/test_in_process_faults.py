@@ -25,6 +25,11 @@ from fairmark.study.run import choose_sut, run_once
 
 pytestmark = pytest.mark.faults
 
+SINGLE = pytest.param("SingleStream", marks=pytest.mark.long)
+SERVER = pytest.param("Server", marks=pytest.mark.long)
+OFFLINE = pytest.param("Offline", marks=pytest.mark.long)
+"""The same fault in a further scenario."""
+
 PLUGIN = Path(__file__).with_name("faulty_plugin.py")
 PATIENCE_S = 60.0
 SCENARIO = """
@@ -151,7 +156,7 @@ def command(scenario: Callable[..., Path]) -> Iterator[Callable[[str], Command]]
         one.process.stderr.close()
 
 
-@pytest.mark.parametrize("kind", ["SingleStream", "Server"])
+@pytest.mark.parametrize("kind", [SINGLE, "Server"])
 def test_a_killed_worker_leaves_what_it_had_stamped(command: Any, kind: str) -> None:
     run = command(kind)
     run.worker().kill()
@@ -174,7 +179,7 @@ def test_a_killed_issuer_ends_the_run_with_what_was_answered(command: Any) -> No
     assert set(failures) == {None}, "what was issued was drained"
 
 
-@pytest.mark.parametrize("kind", ["SingleStream", "Server"])
+@pytest.mark.parametrize("kind", [SINGLE, "Server"])
 def test_a_killed_coordinator_can_be_recovered(command: Any, kind: str) -> None:
     run = command(kind)
     worker = run.worker()
@@ -188,7 +193,7 @@ def test_a_killed_coordinator_can_be_recovered(command: Any, kind: str) -> None:
     assert run.failures()[None] >= 3
 
 
-@pytest.mark.parametrize("kind", ["SingleStream", "Server"])
+@pytest.mark.parametrize("kind", [SINGLE, "Server"])
 def test_one_interrupt_drains_and_exits_with_130(command: Any, kind: str) -> None:
     run = command(kind)
     os.kill(run.process.pid, signal.SIGINT)
@@ -199,7 +204,7 @@ def test_one_interrupt_drains_and_exits_with_130(command: Any, kind: str) -> Non
     assert 3 <= failures[None] < 5000
 
 
-@pytest.mark.parametrize("kind", ["SingleStream", "Server", "Offline"])
+@pytest.mark.parametrize("kind", [SINGLE, "Server", OFFLINE])
 def test_a_generator_that_raises_midway_fails_its_query_alone(run: Run, kind: str) -> None:
     rows, record = run("midway", kind)
     assert record["outcome"]["stop_reason"] == "complete"
@@ -219,7 +224,7 @@ def test_generations_that_stall_are_given_up_and_the_others_go_on(run: Run, name
     assert any(row["failure"] for row in rows)
 
 
-@pytest.mark.parametrize("kind", ["SingleStream", "Server"])
+@pytest.mark.parametrize("kind", [SINGLE, "Server"])
 def test_a_system_that_blocks_the_event_loop_does_not_keep_the_run(run: Run, kind: str) -> None:
     rows, record = run("blocking", kind, patience=1)
     assert record["outcome"]["stop_reason"] == "sut_failed"
@@ -227,7 +232,7 @@ def test_a_system_that_blocks_the_event_loop_does_not_keep_the_run(run: Run, kin
     assert rows
 
 
-@pytest.mark.parametrize("kind", ["Offline", "Server"])
+@pytest.mark.parametrize("kind", ["Offline", SERVER])
 def test_a_list_that_is_too_short_truncates_the_rest(run: Run, tmp_path: Path, kind: str) -> None:
     rows, _ = run("short", kind)
     cut = [row for row in rows if row["failure"] == "truncated"]
@@ -236,7 +241,7 @@ def test_a_list_that_is_too_short_truncates_the_rest(run: Run, tmp_path: Path, k
     assert breaches(tmp_path) == {"no_end": len(cut)}
 
 
-@pytest.mark.parametrize("kind", ["Offline", "Server"])
+@pytest.mark.parametrize("kind", ["Offline", SERVER])
 def test_an_answer_too_many_is_a_breach_and_completes_nothing(run: Run, tmp_path: Path, kind: str) -> None:
     rows, record = run("long", kind)
     assert {row["failure"] for row in rows} == {None}
@@ -254,7 +259,7 @@ def test_a_thread_that_dies_times_its_queries_out(run: Run) -> None:
     assert failures == [None] * answered + ["timeout"] * (len(rows) - answered)
 
 
-@pytest.mark.parametrize("kind", ["SingleStream", "Server"])
+@pytest.mark.parametrize("kind", [SINGLE, "Server"])
 def test_of_two_threads_that_complete_a_query_one_is_taken(run: Run, tmp_path: Path, kind: str) -> None:
     rows, record = run("twice", kind)
     assert {row["failure"] for row in rows} == {None}

@@ -16,7 +16,7 @@ import pytest
 from fairmark.sut.options import parse_options
 from fairmark_llamacpp.sut import LlamaCppSUT
 
-pytestmark = [pytest.mark.real, pytest.mark.slow]
+pytestmark = [pytest.mark.real, pytest.mark.slow, pytest.mark.long]
 
 LIMIT, ROWS = 8, 8
 SCENARIO = """

@@ -119,7 +119,7 @@ def rows(record: dict[str, Any], name: str) -> list[dict[str, Any]]:
     return table
 
 
-@pytest.mark.parametrize("stream", [True, False])
+@pytest.mark.parametrize("stream", [True, pytest.param(False, marks=pytest.mark.long)])
 def test_the_responses_api(servers: Any, run: Run, stream: bool) -> None:
     record = run(f"base_url={servers(output_tokens=9, tpot_ms=1)}", "api=responses", f"stream={stream}")
     queries = rows(record, "queries")
@@ -143,7 +143,7 @@ def test_embeddings_are_data_and_have_no_tokens(servers: Any, run: Run) -> None:
     assert latency["e2e_ns"]["from_send"]["n"] == 12
 
 
-@pytest.mark.parametrize("stream", [True, False])
+@pytest.mark.parametrize("stream", [True, pytest.param(False, marks=pytest.mark.long)])
 def test_an_api_that_a_template_describes(servers: Any, run: Run, tmp_path: Path, stream: bool) -> None:
     (tmp_path / "own.json").write_text(json.dumps(TEMPLATE))
     url = servers(output_tokens=9, tpot_ms=1)
