@@ -268,7 +268,7 @@ def test_property_45_an_accuracy_run_answers_every_sample_once(tmp_path: Path) -
     assert result["verdict"] == "INVALID"
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     position=st.integers(0, 60_000),
     junk=st.one_of(
@@ -321,7 +321,7 @@ def _other_digit(content: bytes, a: int, b: int) -> bytes:
     return content[:place] + b"%d" % (b % 10**12) + content[place + 1 :]
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     case=st.sampled_from(sorted(CASES)),
     log=st.sampled_from(["mlperf_log_detail.txt", "mlperf_log_detail.txt", "mlperf_log_summary.txt"]),
