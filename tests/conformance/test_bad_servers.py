@@ -15,8 +15,8 @@ BY_ID = {check.id: check for check in CHECKS}
     ("fault", "check", "words"),
     [
         ("truncate@every=5", "answers", "truncated"),
-        ("error@every=5", "answers", "engine_error"),
-        ("status-500@every=5", "answers", "http_status"),
+        pytest.param(*("error@every=5", "answers", "engine_error"), marks=pytest.mark.long),
+        pytest.param(*("status-500@every=5", "answers", "http_status"), marks=pytest.mark.long),
         ("empty@every=5", "not-empty", "answers were empty"),
         pytest.param("stall@every=5", "in-time", "stalled", marks=pytest.mark.long),
         ("no-usage", "token-counts", "lacks"),

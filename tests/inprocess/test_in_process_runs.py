@@ -77,8 +77,21 @@ def rule(record: dict[str, Any], name: str) -> str:
     return next(r["outcome"] for r in record["verdict"]["rules"] if r["id"] == name)
 
 
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("shape", ["sync", "async", "batch", "callback"])
+ALWAYS = {
+    ("sync", "SingleStream"), ("sync", "Server"), ("async", "SingleStream"), ("async", "Concurrency"),
+    ("batch", "Offline"), ("batch", "Server"), ("callback", "MultiStream"), ("callback", "Server"),
+}  # fmt: skip
+"""In every test run; the other pairs are among the long tests."""
+
+
+@pytest.mark.parametrize(
+    ("shape", "kind"),
+    [
+        pytest.param(shape, kind, marks=() if (shape, kind) in ALWAYS else pytest.mark.long)
+        for shape in ("sync", "async", "batch", "callback")
+        for kind in KINDS
+    ],
+)
 def test_every_shape_in_every_scenario(run: Run, shape: str, kind: str) -> None:
     out, record = run(shape, kind)
     assert record["outcome"]["stop_reason"] == "complete"
